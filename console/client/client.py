@@ -242,6 +242,11 @@ def base_url(url: str) -> str:
 
 
 def _url(path: tuple[object, ...]) -> str:
+    """Raise NotFound for a part such as "..", which would name another object."""
+    for part in map(str, path):
+        if part in ("", ".", ".."):
+            problem = errors.Problem("not_found", f"No object is named {part!r}.")
+            raise errors.NotFound(404, (problem,))
     return PREFIX + "".join(f"{quote(str(part), safe='')}/" for part in path)
 
 

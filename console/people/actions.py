@@ -34,6 +34,8 @@ def create_user(
     `actor` None is a command on the server, which may pass a password chosen by the installer.
     """
     _require_admin(actor)
+    if username in (".", ".."):  # no part of a URL
+        raise ValidationError({"username": "Use letters or digits."})
     if User.objects.filter(username__iexact=username).exists():
         raise ValidationError(
             {"username": f"The user name “{username}” is already in use. Use another name."}

@@ -191,6 +191,11 @@ def test_name_cannot_escape_its_path() -> None:
     wire = Wire(ok({}))
     wire.client().get("endpoints", "../../me?x=1#y")
     assert wire.seen[0].url.raw_path == b"/api/v1/endpoints/..%2F..%2Fme%3Fx%3D1%23y/"
+    wire = Wire(ok({}))
+    for name in ("", ".", ".."):
+        with pytest.raises(api.NotFound, match="No object is named"):
+            wire.client().delete("endpoints", "demo", "keys", name)
+    assert wire.seen == []
 
 
 @pytest.mark.parametrize("url", ["", "console", "ftp://x", "https://a:b@c", "http://x:99999", "//"])

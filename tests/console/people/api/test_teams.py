@@ -23,6 +23,7 @@ def api(user: User) -> APIClient:
 
 def test_people(people: Cast) -> None:
     ada = api(people.ada)
+    assert ada.post("/api/v1/users/", {"username": "..", "role": "viewer"}).status_code == 400
     made = ada.post("/api/v1/users/", {"username": "erin", "role": "operator"})
     assert made.status_code == 201
     assert made.headers["Cache-Control"] == "no-store"
