@@ -97,6 +97,7 @@
     sent = null;
   }
   window.addEventListener("pageshow", function () { if (sent) resetSent(sent); });
+  document.addEventListener("input", function (event) { if (sent && event.target.form === sent) resetSent(sent); }); // stopped, and corrected
 
   // hx-confirm on any element asks in the same dialog.
   document.addEventListener("htmx:confirm", function (event) {

@@ -77,7 +77,7 @@ class GroupForm(SerializerForm):
             choices=[(name, name) for name in names],
             initial=[endpoint.name for endpoint in group.endpoints.all()] if group else [],
             required=False,
-            widget=forms.CheckboxSelectMultiple,
+            widget=forms.CheckboxSelectMultiple({"class": "form-check-input"}),
         )
 
     def typed(self) -> dict[str, Any]:

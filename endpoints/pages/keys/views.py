@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -32,6 +34,7 @@ from endpoints.pages.keys.forms import GRACE, GroupForm, KeyForm
 from endpoints.refusals import NotFoundError
 
 SHOWN_DAYS = 30
+PAGE = 50
 _SOON = timedelta(days=7)
 Page = Callable[..., HttpResponse]
 """Renders the page of the keys with a status and further context."""
@@ -157,11 +160,13 @@ def _endpoint_page(
     request: HttpRequest, name: str, *, status: int = 200, **more: Any
 ) -> HttpResponse:
     endpoint = find_endpoint(name)
+    group_keys = list(selectors.keys_of_groups(endpoint)[: PAGE + 1])
     context = {
         "endpoint": endpoint,
         "status": endpoint.status,
-        "rows": key_rows(selectors.valid_keys(endpoint), endpoint.name),
-        "group_rows": key_rows(selectors.keys_of_groups(endpoint), endpoint.name),
+        **_list_keys(request, selectors.valid_keys(endpoint), endpoint.name),
+        "group_rows": key_rows(group_keys[:PAGE], endpoint.name),
+        "more_group_keys": len(group_keys) > PAGE,
         "days": SHOWN_DAYS,
         "key_form": KeyForm(),
         "key_file": storage.file_to_show(endpoint.name),
@@ -172,7 +177,7 @@ def _endpoint_page(
 
 def _index_page(request: HttpRequest, *, status: int = 200, **more: Any) -> HttpResponse:
     context = {
-        "rows": key_rows(selectors.visible_keys(request.user)),
+        **_list_keys(request, selectors.visible_keys(request.user)),
         "groups": list(selectors.groups(request.user)),
         "days": SHOWN_DAYS,
         "group_form": GroupForm(None, selectors.changeable_names(request.user)),
@@ -188,7 +193,7 @@ def _group_page(
     key_group = _group(request, group_id)
     context = {
         "group": key_group,
-        "rows": key_rows(selectors.keys_of_group(key_group)),
+        **_list_keys(request, selectors.keys_of_group(key_group)),
         "days": SHOWN_DAYS,
         "key_form": KeyForm(),
         "group_form": GroupForm(None, selectors.changeable_names(request.user), key_group),
@@ -301,12 +306,21 @@ class KeyRow:
     share: float | None
 
 
-def key_rows(found: Iterable[InferenceKey], endpoint: str = "") -> list[KeyRow]:
+def _list_keys(
+    request: HttpRequest, keys: QuerySet[InferenceKey], endpoint: str = ""
+) -> dict[str, Any]:
+    """Return the context of a table: one page of the keys whose name contains `q`."""
+    name = request.GET.get("q", "").strip()
+    page = Paginator(keys.filter(name__icontains=name), PAGE).get_page(request.GET.get("page"))
+    return {"page": page, "rows": key_rows(page.object_list, endpoint), "q": name}
+
+
+def key_rows(keys: Iterable[InferenceKey], endpoint: str = "") -> list[KeyRow]:
     """Return the rows in one query plus one per key with a budget. `endpoint` limits the usage."""
-    now = timezone.now()
-    recent = usage.usage_since(now - timedelta(days=SHOWN_DAYS))
+    now, ids = timezone.now(), {selectors.key_id(key): key for key in keys}
+    recent = usage.usage_since(now - timedelta(days=SHOWN_DAYS)).filter(key_id__in=ids)
     by_key = usage.usage_by_key(recent.filter(endpoint_name=endpoint) if endpoint else recent)
-    return [_row(key, by_key.get(selectors.key_id(key), KeyUse()), now) for key in found]
+    return [_row(key, by_key.get(key_id, KeyUse()), now) for key_id, key in ids.items()]
 
 
 def _row(key: InferenceKey, used: KeyUse, now: datetime) -> KeyRow:

@@ -116,4 +116,4 @@ def test_pages_of_many_hours(endpoint: Endpoint) -> None:
         {**first, "number": n + 1, "hour": first["hour"] - 3600 * n} for n in range(60)
     ]
     add_pieces(endpoint, URL, recording, NOW)
-    assert "Page 2 of 2" in shown(browser("viewer").get(f"{PAGE}?page=2"))
+    assert "–60 of 60" in shown(browser("viewer").get(f"{PAGE}?page=2"))

@@ -11,8 +11,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from endpoints.keys import storage
+from endpoints.keys.terms import KeyTerms
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
 from endpoints.pages.editor.form_sections import groups
+from endpoints.pages.keys.views import PAGE
 from endpoints.prompt import client
 from endpoints.prompt.client import PromptAnswer, PromptRequest
 from endpoints.spec.endpoint_spec import flatten, merge
@@ -280,6 +282,24 @@ def test_key_is_shown_once(page: Client, ready: Endpoint) -> None:
     assert "exists" in text_of(bad)
     page.post(f"/endpoints/demo/keys/{key.pk}/revoke/")
     assert InferenceKey.objects.get(name="my app").revoked_at is not None
+
+
+def test_long_lists_of_keys_have_pages_and_a_filter(page: Client, ready: Endpoint) -> None:
+    for number in range(PAGE):
+        storage.add_key(None, ready, f"app-{number:02}", KeyTerms())
+    text = text_of(page.get("/keys/"))
+    assert "app-49" in text
+    assert "Filter" not in text
+    text = page.post("/endpoints/demo/keys/", {"name": "newest"}).text
+    assert "app-48" in text
+    assert "app-49" not in text, "one page has the console's key too"
+    assert 'href="/endpoints/demo/access/?page=2"' in text
+    assert 'action="/endpoints/demo/access/"' in text
+    assert "newest" in page.get("/endpoints/demo/access/?page=2").text
+    text = text_of(page.get("/endpoints/demo/access/?q=PP-1"))
+    assert "app-19" in text
+    assert "app-20" not in text
+    assert "No key name contains zzz." in text_of(page.get("/keys/?q=zzz"))
 
 
 def test_prompt_goes_through_the_router_and_shows_its_measurements(
