@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -19,6 +20,8 @@ from console.core.errors import Refused
 from console.people import team_actions
 from console.people.forms import TeamForm
 from console.web.forms import submit
+
+PAGE = 50
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -126,7 +129,7 @@ def _render_team(
     form = form or TeamForm(team=one)
     context: dict[str, Any] = {
         "team": one,
-        "members": selectors.list_members(one),
+        "page": Paginator(selectors.list_members(one), PAGE).get_page(request.GET.get("page")),
         "by_hand": MembershipSource.HAND,
         "roles": TeamRole.choices,
         "owned": uses.of("team", one.slug),

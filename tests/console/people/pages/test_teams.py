@@ -31,6 +31,16 @@ def test_admin_creates_a_team_and_adds_members(teams: Teams, people: Cast) -> No
     assert Team.objects.get(slug="search").namespaces == []
 
 
+def test_members_have_pages(teams: Teams, people: Cast) -> None:
+    users = User.objects.bulk_create(User(username=f"user-{n:02}") for n in range(60))
+    Membership.objects.bulk_create(
+        Membership(team=teams.ours, user=user, role="viewer") for user in users
+    )
+    client = client_of(people.ada)
+    assert "user-59" not in client.get(f"/access/teams/{teams.ours.slug}/").text
+    assert "user-59" in client.get(f"/access/teams/{teams.ours.slug}/?page=2").text
+
+
 def test_deletion_needs_the_typed_name(teams: Teams, people: Cast) -> None:
     client = client_of(people.ada)
     assert client.post("/access/teams/ours/delete/", {"name": "our"}).status_code == 400
