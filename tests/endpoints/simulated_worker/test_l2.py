@@ -15,6 +15,7 @@ from tests.support.simulated import SimulatedWorker
 from tests.support.waiting import until
 
 HUNDRED = list(range(1000, 1100))  # 3 full blocks of 32 and 4 tokens
+PATIENT = ("--l2-timeout", "60")  # a busy machine does not turn a store into a timeout
 
 
 def sources(worker: SimulatedWorker) -> dict[str, float]:
@@ -100,7 +101,7 @@ def stored(worker: SimulatedWorker) -> float:
 
 
 def test_l2_serves_another_worker_and_promotes(start: Any, l2: Any) -> None:
-    flags = ("--l2-url", l2.url, "--l2-ttl", "60", "--l1-bytes", "64MiB")
+    flags = (*PATIENT, "--l2-url", l2.url, "--l2-ttl", "60", "--l1-bytes", "64MiB")
     one = start(*flags, password="pässword")
     assert one.cached(HUNDRED) == 0
     until(lambda: stored(one) == 3)
@@ -117,7 +118,7 @@ def test_l2_serves_another_worker_and_promotes(start: Any, l2: Any) -> None:
 
 def test_dead_l2_is_a_counted_miss(start: Any, tmp_path: Path) -> None:
     node = Valkey(tmp_path)
-    worker = start("--l2-url", node.url)
+    worker = start(*PATIENT, "--l2-url", node.url)
     worker.cached(HUNDRED)
     until(lambda: stored(worker) == 3)
     node.stop()
@@ -154,7 +155,7 @@ async def test_broken_l2_never_fails_a_request(start: Any, l2: Any, mode: str) -
 
 
 def test_wrong_password_is_a_miss(start: Any, l2: Any) -> None:
-    worker = start("--l2-url", l2.url, password="wrong")
+    worker = start(*PATIENT, "--l2-url", l2.url, password="wrong")
     assert worker.cached(HUNDRED) == 0
     assert "left alone" in until(worker.log.read_text) or worker.cached([3] * 100) == 0
     assert worker.metric("emberline_l2_client_operations_total", op="load", result="error") > 0
