@@ -101,7 +101,9 @@ class CostReportSerializer(serializers.Serializer[Any]):
     coverage = serializers.DictField(
         help_text="Elapsed, queried and scraped hours, and their share."
     )
-    missing = serializers.CharField(help_text='Amounts not included in the sums; "": complete.')
+    missing = serializers.CharField(
+        help_text='Amounts not included in the sums; "": complete. A sum without any price is null.'
+    )
     total = serializers.DictField()
     groups = serializers.DictField(help_text="By endpoint, team, tag:KEY, model and machine.")
     tiers = serializers.DictField(help_text="Share of each team by cache tier.")

@@ -75,6 +75,19 @@ class CostLine:
         return self.priced and is_valued
 
     @property
+    def known(self) -> dict[str, float | None]:
+        """Return the USD amounts by name; None without any price, rather than zero."""
+        has_worker_price = self.unpriced_s < self.worker_s or not self.worker_s
+        has_tier_price = self.unpriced_tier_h < self.tier_h or not self.tier_h
+        amounts = {
+            **dict.fromkeys(("workers_usd", "idle_usd", "l1_usd"), has_worker_price),
+            "tier_usd": has_tier_price,
+            "total_usd": self.priced,
+            "saved_usd": self.valued,
+        }
+        return {name: getattr(self, name) if known else None for name, known in amounts.items()}
+
+    @property
     def per_million_tokens(self) -> float | None:
         tokens = self.prompt + self.generated
         return self.total_usd / tokens * MILLION if tokens and self.priced else None
@@ -194,8 +207,9 @@ def by_tier(rows: Days) -> list[TierLine]:
 
 
 def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
-    """Return endpoint, day and the cost (USD) of its workers' busy time."""
-    ordered = rows.order_by("endpoint_name", "day").values_list("endpoint_name", "day")
+    """Return endpoint, day and the cost (USD) of its workers' busy time; no days without a price."""
+    priced = rows.exclude(_NO_PRICE)
+    ordered = priced.order_by("endpoint_name", "day").values_list("endpoint_name", "day")
     return ordered.annotate(sum_busy_usd=_sum((F("worker_s") - _IDLE_S) * _HOURLY))
 
 

@@ -92,7 +92,7 @@ def report_rows(found: MonthReport) -> Iterator[dict[str, Any]]:
     same = {"month": found.month.key, "covered": found.coverage.share}
     for table in found.tables:
         for line in table.lines:
-            numbers = {name: getattr(line, name) for name in _NUMBERS}
+            numbers = line_numbers(line)
             team = line.team if table.by == "endpoint" else ""
             yield {**same, "group": table.by, "name": line.name, "team": team, **numbers}
     for pool in found.pools:
@@ -125,7 +125,12 @@ def report_document(found: MonthReport) -> dict[str, Any]:
 
 
 def line_document(line: CostLine) -> dict[str, Any]:
-    return {"name": line.name, **{name: getattr(line, name) for name in _NUMBERS}}
+    return {"name": line.name, **line_numbers(line)}
+
+
+def line_numbers(line: CostLine) -> dict[str, Any]:
+    """Return the values of `_NUMBERS`; an amount without any price is None."""
+    return {name: getattr(line, name) for name in _NUMBERS} | line.known
 
 
 def allocation_document(found: Allocation) -> dict[str, Any]:

@@ -31,7 +31,9 @@ OTHERS = "other teams"
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """Usage of one key in a month, at all its endpoints."""
+    """Usage of one key in a month, at all its endpoints. `usd`: of days with a price; None without
+    such a day.
+    """
 
     key_id: str
     name: str
@@ -40,19 +42,19 @@ class KeyLine:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
-    usd: float = 0.0
+    usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """USD of a month. `unreported_usd`: busy time on days without key usage."""
+    """USD of a month, None without a price. `unreported_usd`: busy time on days without key usage."""
 
     lines: Sequence[KeyLine]
     weight: float
-    busy_usd: float
-    idle_usd: float
-    tier_usd: float
-    unreported_usd: float
+    busy_usd: float | None
+    idle_usd: float | None
+    tier_usd: float | None
+    unreported_usd: float | None
 
 
 def allocate(
@@ -73,13 +75,15 @@ def allocate(
     for use in uses:
         place = use.endpoint, use.day
         weighed = weights[place]
-        usd = busy.get(place, 0.0) * weighted_tokens(use.used, weight) / weighed if weighed else 0.0
-        allocated += usd
+        usd = busy.get(place)
+        if usd is not None:
+            usd *= weighted_tokens(use.used, weight) / weighed if weighed else 0.0
+            allocated += usd
         key_lines[use.key_id] = _more(key_lines.get(use.key_id), use, usd)
-    unreported = max(0.0, whole.busy_usd - allocated)
-    return Allocation(
-        _named(key_lines), weight, whole.busy_usd, whole.idle_usd, whole.tier_usd, unreported
-    )
+    idle, tier = whole.known["idle_usd"], whole.known["tier_usd"]
+    busy_usd = None if idle is None else whole.busy_usd
+    unreported = None if busy_usd is None else max(0.0, busy_usd - allocated)
+    return Allocation(_named(key_lines), weight, busy_usd, idle, tier, unreported)
 
 
 def weighted_tokens(used: KeyUse, weight: float) -> float:
@@ -87,7 +91,7 @@ def weighted_tokens(used: KeyUse, weight: float) -> float:
     return max(0, used.prompt_tokens - used.cached_tokens) + weight * used.completion_tokens
 
 
-def _more(line: KeyLine | None, use: DayUse, usd: float) -> KeyLine:
+def _more(line: KeyLine | None, use: DayUse, usd: float | None) -> KeyLine:
     before = line or KeyLine(use.key_id, "", frozenset())
     return replace(
         before,
@@ -96,7 +100,7 @@ def _more(line: KeyLine | None, use: DayUse, usd: float) -> KeyLine:
         prompt_tokens=before.prompt_tokens + use.used.prompt_tokens,
         cached_tokens=before.cached_tokens + use.used.cached_tokens,
         completion_tokens=before.completion_tokens + use.used.completion_tokens,
-        usd=before.usd + usd,
+        usd=before.usd if usd is None else (before.usd or 0.0) + usd,
     )
 
 
@@ -105,17 +109,19 @@ def _named(found: Mapping[str, KeyLine]) -> list[KeyLine]:
     lines = [
         replace(line, name=names.get(key, f"deleted key {key[:8]}")) for key, line in found.items()
     ]
-    return sorted(lines, key=lambda line: (-line.usd, line.name))
+    return sorted(lines, key=lambda line: (-(line.usd or 0.0), line.name))
 
 
 @dataclass(frozen=True, slots=True)
 class TierPoolShare:
-    """Part of a team. `share`: of the tier's hours; `unpriced_h`: hours without a price."""
+    """Part of a team. `share`: of the tier's hours; `unpriced_h`: hours without a price. `usd`: None
+    without an hour with a price.
+    """
 
     team: str
     share: float
     hours: float
-    usd: float
+    usd: float | None
     unpriced_h: float
 
 
@@ -156,4 +162,5 @@ def _pool(whole: TierLine, mine: Sequence[TierLine]) -> TierPool:
 
 def _part(team: str, one: TierLine, whole: TierLine) -> TierPoolShare:
     share = one.hours / whole.hours if whole.hours else 0.0
-    return TierPoolShare(team, share, one.hours, one.usd, one.unpriced_h)
+    usd = one.usd if one.unpriced_h < one.hours else None
+    return TierPoolShare(team, share, one.hours, usd, one.unpriced_h)

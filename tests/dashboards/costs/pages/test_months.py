@@ -54,10 +54,20 @@ def test_month_is_reported(measured: Endpoint, people: Cast) -> None:
 
 
 def test_missing_price_is_not_zero(measured: Endpoint, people: Cast) -> None:
-    CostDay.objects.update(price=None)
+    CostDay.objects.update(price=None, tier="redis:r:1", tier_h=1.0, tier_price=None)
+    KeyUsage.objects.create(
+        endpoint_name="one", key_id="", hour=NOON, requests=1, prompt_tokens=1, completion_tokens=1
+    )
     text = page(people.charlie, "/costs/reports/2026-11/")
-    assert "$0.00" not in text.split("By inference key")[0]
+    assert "$0.00" not in text
     assert "100.0% of the worker time has no price" in text
+    rows = list(csv.DictReader(io.StringIO(page(people.charlie, "/costs/reports/2026-11.csv"))))
+    assert {row["total_usd"] for row in rows} == {row["tier_usd"] for row in rows} == {""}
+    report = client_of(people.charlie).get("/api/v1/cost-reports/2026-11/").json()
+    amounts = [name for name in COLUMNS if name.endswith("_usd")]
+    assert [report["total"][name] for name in amounts] == [None] * 6
+    assert [line["usd"] for line in report["keys"]["lines"]] == [None]
+    assert report["keys"]["busy_usd"] is None
 
 
 def test_csv_has_numbers_and_no_formula(measured: Endpoint, people: Cast) -> None:
