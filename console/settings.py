@@ -80,6 +80,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "console.web.middleware.SecurityHeadersMiddleware",
     "console.web.middleware.StorableUrlMiddleware",
+    "console.web.middleware.MethodNotAllowedMiddleware",
     "console.api.preconditions.ConditionalMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -1,4 +1,4 @@
-"""Error pages for 400, 403, 404, 500, 503 and CSRF failures; JSON under /api/.
+"""Error pages for 400, 403, 404, 405, 500, 503 and CSRF failures; JSON under /api/.
 
 None queries the database, which may be the cause of the error.
 """
@@ -14,6 +14,7 @@ from datetime import datetime
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
+from django.urls import is_valid_path
 
 from console.core import disk, request_log
 from console.core.counters import increment
@@ -75,6 +76,20 @@ def _find_deletion(request: HttpRequest) -> Explanation | None:
         return None
 
 
+def method_not_allowed(request: HttpRequest) -> HttpResponse:
+    detail = "This address only receives submitted forms. Nothing was submitted."
+    return _answer(request, 405, "method_not_allowed", detail, parent=_find_parent(request.path))
+
+
+def _find_parent(path: str) -> str:
+    """Return the nearest path above that is an address of the console."""
+    while path != "/":
+        path = path.rstrip("/").rpartition("/")[0] + "/"
+        if is_valid_path(path):
+            break
+    return path
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
     if is_conflict(error):
@@ -130,6 +145,7 @@ def _answer(
     detail: str,
     remedy: str = "",
     deletion: Explanation | None = None,
+    parent: str = "",
 ) -> HttpResponse:
     shown_id = getattr(request, "request_id", "") or request_log.current_id()
     if request.path.startswith(_API):
@@ -138,6 +154,7 @@ def _answer(
         "bad_request": "Bad request",
         "permission_denied": "Permission denied",
         "not_found": "Not found",
+        "method_not_allowed": "Not a page",
         "server_error": "Internal error",
         "disk_unavailable": "Disk full or failing",
         "csrf_failed": "Form expired",
@@ -149,6 +166,7 @@ def _answer(
         "title": "Deleted" if deletion else titles[code],
         "detail": detail,
         "deletion": deletion,
+        "parent": parent,
         "remedy": remedy,
         "request_id": shown_id,
     }

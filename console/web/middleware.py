@@ -6,18 +6,19 @@ import re
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.contrib.auth import middleware as auth_middleware
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import resolve_url
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
+from django.shortcuts import redirect, resolve_url
 from django.utils import timezone
 
 from console.core import local_time, request_log
 from console.database import release_connections
 from console.telemetry import meters
+from console.web import errors
 from console.web.server import sse
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -156,17 +157,42 @@ def _find_zone(request: HttpRequest) -> ZoneInfo | None:
 
 
 class LoginRequiredMiddleware(auth_middleware.LoginRequiredMiddleware):
-    """Django's middleware; an htmx partial redirects the whole page to the login."""
+    """Django's middleware, returning to a page: a submitted form to the page that contains it (its
+    own address may not be a page), an htmx partial to the whole page.
+    """
 
     def handle_no_permission(  # type: ignore[override]  # Django's own may answer anything
         self, request: HttpRequest, view_func: Any
     ) -> HttpResponseBase:
-        if request.headers.get("HX-Request") != "true":
+        is_partial = request.headers.get("HX-Request") == "true"
+        if not is_partial and request.method in ("GET", "HEAD"):
             return super().handle_no_permission(request, view_func)
-        try:
-            path = urlsplit(request.headers.get("HX-Current-URL", "")).path
-        except ValueError:  # malformed header
-            path = ""
-        back = urlencode({"next": path or "/"})
-        target = f"{resolve_url(settings.LOGIN_URL)}?{back}"
-        return HttpResponse(status=401, headers={"HX-Redirect": target})
+        page = _page_of(request.headers.get("HX-Current-URL" if is_partial else "Referer", ""))
+        target = f"{resolve_url(settings.LOGIN_URL)}?{urlencode({'next': page})}"
+        if is_partial:
+            return HttpResponse(status=401, headers={"HX-Redirect": target})
+        return redirect(target)
+
+
+def _page_of(url: str) -> str:
+    """Return path and query of a page of this console; other parts may be another host's."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # malformed header
+        return "/"
+    return urlunsplit(("", "", parts.path or "/", parts.query, ""))
+
+
+class MethodNotAllowedMiddleware:
+    """Show a page where Django answers 405 with an empty one: the address of a form was opened."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        if isinstance(response, HttpResponseNotAllowed) and request.method == "GET":
+            page = errors.method_not_allowed(request)
+            page["Allow"] = response["Allow"]
+            return page
+        return response

@@ -207,7 +207,7 @@ def by_tier(rows: Days) -> list[TierLine]:
 
 
 def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
-    """Return endpoint, day and the cost (USD) of its workers' busy time; no days without a price."""
+    """Return endpoint, day and the cost (USD) of its workers' busy time, for days with a price."""
     priced = rows.exclude(_NO_PRICE)
     ordered = priced.order_by("endpoint_name", "day").values_list("endpoint_name", "day")
     return ordered.annotate(sum_busy_usd=_sum((F("worker_s") - _IDLE_S) * _HOURLY))

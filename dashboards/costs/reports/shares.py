@@ -47,7 +47,7 @@ class KeyLine:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """USD of a month, None without a price. `unreported_usd`: busy time on days without key usage."""
+    """USD of a month; None: no price. `unreported_usd`: busy time on days without key usage."""
 
     lines: Sequence[KeyLine]
     weight: float
@@ -114,8 +114,8 @@ def _named(found: Mapping[str, KeyLine]) -> list[KeyLine]:
 
 @dataclass(frozen=True, slots=True)
 class TierPoolShare:
-    """Part of a team. `share`: of the tier's hours; `unpriced_h`: hours without a price. `usd`: None
-    without an hour with a price.
+    """Part of a team. `share`: of the tier's hours; `unpriced_h`: hours without a price; `usd`: of
+    the others, None if there are none.
     """
 
     team: str

@@ -57,6 +57,13 @@ def test_pages_for_missing_and_forbidden(people: Cast) -> None:
     assert "requires the admin role" in forbidden.content.decode()
 
 
+def test_address_of_a_form_leads_to_the_page_above(people: Cast) -> None:
+    answer = client_of(people.alice).get("/costs/budgets/new/")
+    assert answer.status_code == 405
+    assert answer.headers["Allow"] == "POST"
+    assert '<a href="/costs/budgets/" class="btn">' in answer.content.decode()
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("url", "status"),

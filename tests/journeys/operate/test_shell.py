@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from tests.support.browser import Watched, watch
@@ -165,3 +165,55 @@ def test_form_is_sent_once(chrome: Browser, people: Cast, live_server: LiveServe
         re.compile("btn-loading")
     )
     assert watched.complaints == []
+
+
+def end_session(page: Page) -> None:
+    (name,) = [
+        str(c.get("name")) for c in page.context.cookies() if "session" in str(c.get("name"))
+    ]
+    page.context.clear_cookies(name=name)
+
+
+def test_input_of_an_ended_session_is_filled_in_again(
+    chrome: Browser, people: Cast, live_server: LiveServer
+) -> None:
+    watched = watch(chrome, live_server.url)
+    page = watched.page
+    log_in(watched, "alice")
+    watched.open("/costs/budgets/")
+    for name in ("Mine", "Ours"):
+        page.fill("#id_name", name)
+        end_session(page)
+        page.get_by_role("button", name="Create budget").click()
+        page.wait_for_url("**/login/?next=%2Fcosts%2Fbudgets%2F")
+        stored = page.evaluate("sessionStorage.getItem('emberline-input')")
+        assert name in stored
+        page.fill("#id_username", "alice")
+        page.fill("#id_password", PASSWORD)
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Your session had ended")).to_be_visible()
+        expect(page.locator("#id_name")).to_have_value(name)
+    page.fill("#id_name", "Of alice")
+    end_session(page)
+    page.get_by_role("button", name="Create budget").click()
+    log_in(watched, "ada")
+    watched.open("/costs/budgets/")
+    assert page.evaluate("sessionStorage.getItem('emberline-input')") is None
+    assert watched.complaints == []
+
+
+def test_refreshed_part_of_an_ended_session_keeps_the_input(
+    chrome: Browser, people: Cast, live_server: LiveServer
+) -> None:
+    watched = watch(chrome, live_server.url)
+    page = watched.page
+    log_in(watched, "alice")
+    watched.open("/endpoints/new/")
+    page.on("dialog", lambda dialog: dialog.accept())
+    end_session(page)
+    page.locator("[name=name]").press_sequentially("typed")
+    page.wait_for_url("**/login/**")
+    page.fill("#id_username", "alice")
+    page.fill("#id_password", PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.locator("[name=name]")).to_have_value("typed")

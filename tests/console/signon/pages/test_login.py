@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.core import signing
@@ -27,8 +28,9 @@ def test_correct_password_logs_in_and_is_audited(people: Cast) -> None:
     assert AuditEvent.objects.get(verb="user.login").actor == people.alice
 
 
-def test_next_stays_in_the_console(people: Cast) -> None:
-    assert attempt("alice", PASSWORD, next_="https://evil.example/").url == "/"
+@pytest.mark.parametrize("url", ["https://evil.example/", "//evil.example/", "/\\\\evil.example"])
+def test_next_stays_in_the_console(people: Cast, url: str) -> None:
+    assert attempt("alice", PASSWORD, next_=url).url == "/"
 
 
 def test_wrong_password_and_unknown_name_have_one_message(people: Cast) -> None:
@@ -161,7 +163,22 @@ def test_htmx_request_redirects_the_page_to_the_login() -> None:
     headers = {"HX-Request": "true", "HX-Current-URL": "http://testserver/audit/?actor=x"}
     response = Client().get("/audit/", headers=headers)
     assert response.status_code == 401
-    assert response.headers["HX-Redirect"] == "/login/?next=%2Faudit%2F"
+    assert response.headers["HX-Redirect"] == "/login/?next=%2Faudit%2F%3Factor%3Dx"
+
+
+@pytest.mark.parametrize(
+    ("referer", "page"),
+    [
+        ("http://testserver/costs/budgets/", "/costs/budgets/"),
+        ("http://testserver/endpoints/?sort=name", "/endpoints/?sort=name"),
+        ("", "/"),
+        ("http://[", "/"),
+    ],
+)
+def test_submitted_form_returns_to_its_page_after_the_login(referer: str, page: str) -> None:
+    response = Client().post("/costs/budgets/new/", {"name": "x"}, headers={"Referer": referer})
+    assert response.status_code == 302
+    assert parse_qs(urlsplit(response.headers["Location"]).query) == {"next": [page]}
 
 
 def test_logout_needs_a_post(people: Cast) -> None:
