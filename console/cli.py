@@ -6,7 +6,9 @@ Django is loaded only for the latter.
 
 from __future__ import annotations
 
+import errno
 import gc
+import io
 import os
 import sys
 from typing import Any
@@ -25,16 +27,35 @@ _COMMANDS_WITHOUT_CONSOLE = ("login", "logout", "completion", "prompts")
 """Commands without a console, or with one named by an argument."""
 
 
+_NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
 def main() -> None:
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller, as in `>&-`
+    sys.stderr = sys.stderr or open(os.devnull, "w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8
     try:
         code = _run(sys.argv[1:])
     except BrokenPipeError:  # the reader closed the pipe, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         sys.exit(141)  # shell convention for SIGPIPE
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
+        _discard_output()
+        done = "The command itself may have been carried out."
+        sys.exit(f"The output cannot be written: {error.strerror}. {done}")
     except KeyboardInterrupt:
         code = 130
     if code:
         sys.exit(code)
+
+
+def _discard_output() -> None:
+    """Discard what is still buffered, so that no flush fails at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -37,3 +38,30 @@ def test_closed_output_pipe_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(SystemExit) as ended:
             cli.main()
     assert ended.value.code == 141
+
+
+@pytest.mark.django_db
+def test_output_to_a_full_disk_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["emberline", "endpoint", "list"])
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert "The output cannot be written: No space left on device." in str(ended.value.code)
+
+
+@pytest.mark.django_db
+def test_closed_output_is_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`emberline ... >&-`"""
+    monkeypatch.setattr(sys, "argv", ["emberline", "endpoint", "list"])
+    monkeypatch.setattr(sys, "stdout", None)
+    cli.main()
+
+
+@pytest.mark.django_db
+def test_terminal_without_utf8_shows_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "argv", ["emberline", "alert", "rules"])
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    cli.main()
+    assert b"?" in written.getvalue()
