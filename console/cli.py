@@ -31,8 +31,8 @@ _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def main() -> None:
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller, as in `>&-`
-    sys.stderr = sys.stderr or open(os.devnull, "w")
+    sys.stdout = sys.stdout or io.StringIO()  # closed by the caller, as in `>&-`
+    sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8

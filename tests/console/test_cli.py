@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_closed_output_pipe_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.django_db
 def test_output_to_a_full_disk_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["emberline", "endpoint", "list"])
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         with pytest.raises(SystemExit) as ended:
             cli.main()
