@@ -15,6 +15,7 @@ import pytest
 
 from console.launcher import alertmanager as launcher
 from console.launcher.layout import ROOT, Layout
+from console.provisioners.local.supervisord import log_path
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 
@@ -42,6 +43,7 @@ class RunningAlertmanager:
         """Return the console's settings with this Alertmanager."""
         return dataclasses.replace(
             emberline,
+            var=self.file.parents[1],
             alertmanager_url=self.url,
             alertmanager_username=launcher.USER,
             alertmanager_password_file=self.password_file,
@@ -62,7 +64,7 @@ def running_alertmanager(folder: Path) -> Iterator[RunningAlertmanager]:
         *(f"http://127.0.0.1:{port}", layout.alertmanager / "alertmanager.yml"),
         launcher.password_file(layout),
     )
-    with (folder / "alertmanager.log").open("w") as log:
+    with log_path(layout.var, "alertmanager").open("w") as log:
         # Without the filter of its log, which costs an interpreter's start.
         process = subprocess.Popen(
             argv[argv.index(str(server)) :], stdout=log, stderr=subprocess.STDOUT

@@ -27,6 +27,7 @@ from console.api.bodies import read_body
 from console.audit.record import HIDDEN, diff, record
 from console.core.errors import Problem, Refused, expect_generation, expect_object
 from console.core.outbound import url_problem
+from console.provisioners.local import programs
 from console.validators import plain_text
 from console.vault import store
 from dashboards.alerts.alertmanager import api_client, selectors, tasks
@@ -39,6 +40,8 @@ from dashboards.prometheus.sources.selectors import Alertmanager
 COMMON: Final = ("send_resolved", "enabled")
 NO_MAIL_SERVER: Final = "No mail server is configured."
 _TEST_S: Final = 8.0
+_LOG_LINES: Final = 1000
+_ERROR = re.compile(r' err="((?:[^"\\]|\\.)*)"')
 _REQUESTS = re.compile(
     r'^alertmanager_notification_requests(_failed)?_total\{integration="(\w+)"[^}]*\} (\S+)$',
     re.MULTILINE,
@@ -233,33 +236,65 @@ def send_test(actor: Any, name: str) -> TestResult:
         "startsAt": now.isoformat(),
         "endsAt": (now + timedelta(seconds=60)).isoformat(),
     }
-    integration = KINDS[row.kind].section.removesuffix("_configs")
     try:
-        before = _requests(manager, integration)
-        api_client.post_alerts(manager, [alert])
-        return _outcome(manager, integration, before, name)
+        return _Trial(manager, row).outcome_of(alert)
     except NoReplyError as error:
         raise api_client.refusal(manager, error) from None
 
 
-def _outcome(
-    manager: Alertmanager, integration: str, before: tuple[float, float], name: str
-) -> TestResult:
-    end = time.monotonic() + _TEST_S
-    while time.monotonic() < end:
-        time.sleep(0.25)
-        requests, failed = _requests(manager, integration)
-        if failed > before[1]:
-            text = f"Test notification to {name} failed. See the log of alertmanager under System."
-            return TestResult(False, text)
-        if requests > before[0]:
-            return TestResult(True, f"{name} accepted the test notification.")
-    text = f"Alertmanager has not sent the test notification to {name} within {_TEST_S:.0f} s."
-    return TestResult(None, f"{text} Its configuration may not be loaded yet.")
+class _Trial:
+    """One test. Alertmanager counts requests by kind only; which receiver failed and why is in its
+    log, where it runs on this machine.
+    """
+
+    def __init__(self, manager: Alertmanager, row: Receiver) -> None:
+        self._manager, self._row = manager, row
+        self._integration = KINDS[row.kind].section.removesuffix("_configs")
+
+    def outcome_of(self, alert: dict[str, Any]) -> TestResult:
+        name, old_lines = self._row.name, set(self._failure_lines())
+        accepted, failed = _requests(self._manager, self._integration)
+        api_client.post_alerts(self._manager, [alert])
+        end = time.monotonic() + _TEST_S
+        while time.monotonic() < end:
+            time.sleep(0.25)
+            now_accepted, now_failed = _requests(self._manager, self._integration)
+            lines = [line for line in self._failure_lines() if line not in old_lines]
+            if lines:
+                why = self._without_secrets(_reason(lines[0]))
+                return TestResult(False, f"Test notification to {name} failed: {why}")
+            if now_accepted > accepted:
+                return TestResult(True, f"{name} accepted the test notification.")
+            if now_failed > failed and not _log():
+                text = f"A {KINDS[self._row.kind].label} notification failed during the test."
+                return TestResult(False, f"{text} See the log of Alertmanager for the receiver.")
+        text = f"Alertmanager has not sent the test notification to {name} within {_TEST_S:.0f} s."
+        return TestResult(None, f"{text} Its configuration may not be loaded yet.")
+
+    def _failure_lines(self) -> list[str]:
+        of_receiver = re.compile(rf' receiver={self._row.name} | err="{self._row.name}/')
+        return [line for line in _log().splitlines() if of_receiver.search(line)]
+
+    def _without_secrets(self, text: str) -> str:
+        for field in self._row.secrets:
+            if secret := store.get(self._row.secret_name(field)):
+                text = text.replace(secret, HIDDEN)
+        return text
+
+
+def _log() -> str:
+    """Return the end of Alertmanager's log, "" if it runs elsewhere."""
+    return programs.tail(settings.EMBERLINE.var, "alertmanager", _LOG_LINES)
+
+
+def _reason(line: str) -> str:
+    """Return the error of a line in logfmt."""
+    match = _ERROR.search(line)
+    return match[1].replace(r"\"", '"').replace(r"\n", " ") if match else line[-200:]
 
 
 def _requests(manager: Alertmanager, integration: str) -> tuple[float, float]:
-    """Return sent and failed requests of an integration, from Alertmanager's metrics."""
+    """Return accepted and failed requests of an integration, from Alertmanager's metrics."""
     if manager.why_not:
         raise NoReplyError(manager.why_not)
     body = manager.exchange("GET", "/metrics").body.decode(errors="replace")
@@ -267,7 +302,7 @@ def _requests(manager: Alertmanager, integration: str) -> tuple[float, float]:
     for failed, name, value in _REQUESTS.findall(body):
         if name == integration:
             counts[failed] += float(value)
-    return counts[""], counts["_failed"]
+    return counts[""] - counts["_failed"], counts["_failed"]
 
 
 def offered_kinds() -> dict[str, str]:

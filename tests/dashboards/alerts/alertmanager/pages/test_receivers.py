@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.support.console import browser, program
 from tests.support.http_stub import Stub, http_stub
 from tests.support.people import client_of
 from tests.support.query_counts import check
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db
 PAGES, API, ROUTES = "/alerts/receivers/", "/api/v1/receivers/", "/api/v1/alert-routes/"
@@ -61,7 +63,8 @@ def test_admin_creates_tests_edits_and_removes_a_receiver(
     assert json.loads(hook.seen[0][2])["commonLabels"]["alertname"] == "EmberlineTest"
     hook.answers["/T0KEN"] = (404, "")
     tried = ada.post(f"{PAGES}on-call/test/", follow=True).text
-    assert "Test notification to on-call failed." in tried
+    assert "Test notification to on-call failed: " in tried
+    assert "unexpected status code 404" in tried
     assert ada.post(f"{PAGES}on-call/", {"url": "", "secret": "x" * 20}).status_code == 302
     one = Receiver.objects.get()
     assert (one.secrets, one.enabled, one.generation) == (["secret", "url"], False, 2)
@@ -74,6 +77,31 @@ def test_admin_creates_tests_edits_and_removes_a_receiver(
     assert ada.post(f"{PAGES}on-call/delete/").status_code == 302
     assert not Receiver.objects.exists()
     assert not Route.objects.exists()
+
+
+def test_receiver_is_tested_beside_a_failing_one_of_its_kind(
+    hook: Stub, alertmanager: RunningAlertmanager
+) -> None:
+    client = program("admin")
+    for name, path in (("alive", "/T0KEN"), ("dead", "/S3CRET")):
+        body = {"name": name, "kind": "webhook", "url": f"{hook.url}{path}"}
+        assert client.post(API, body).status_code == 201
+
+    def attempts() -> int:
+        return [path for _, path, _ in hook.seen].count("/S3CRET")
+
+    def answer_after_an_attempt(_path: str, _body: bytes) -> tuple[int, str]:
+        tried = attempts()
+        until(lambda: attempts() > tried)
+        time.sleep(0.6)  # the failure is counted, and read
+        return 200, "ok"
+
+    hook.answers |= {"/S3CRET": (503, "busy"), "/T0KEN": answer_after_an_attempt}
+    config_file.sync()
+    dead = client.post(f"{API}dead/test/").json()
+    assert not dead["sent"]
+    assert "S3CRET" not in dead["message"]
+    assert client.post(f"{API}alive/test/").json()["sent"]  # while Alertmanager retries the other
 
 
 def test_form_has_the_fields_of_each_kind(alertmanager: RunningAlertmanager) -> None:
