@@ -307,6 +307,8 @@ LOGGING = {
         "uvicorn.error": {"handlers": [], "propagate": True},
         "uvicorn.access": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
+        # A traceback for each request of a scanner; console.web.errors writes one line.
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
         # Two lines per sweep every two seconds would hide relevant ones; failures are still logged.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.middleware.csrf import REASON_BAD_ORIGIN, REASON_NO_CSRF_COOKIE
 from django.template.loader import render_to_string
 from django.urls import is_valid_path
 
@@ -33,6 +35,21 @@ _UNAVAILABLE = {
     "timeout": "The database did not respond in time.",
     "unreachable": "The database is not reachable.",
 }
+TITLES = {
+    "bad_request": "Bad request",
+    "unknown_host": "Unknown host name",
+    "permission_denied": "Permission denied",
+    "not_found": "Not found",
+    "method_not_allowed": "Not a page",
+    "server_error": "Internal error",
+    "disk_unavailable": "Disk full or failing",
+    "csrf_failed": "Form expired",
+    "no_cookie": "Cookie missing",
+    "not_secure": "HTTPS required",
+    "unknown_origin": "Unknown origin",
+    "conflict": "Conflict",
+    "database_unavailable": "Database unavailable",
+}
 _DISK_RETRY_S = 30
 
 
@@ -50,7 +67,13 @@ _explain: list[Callable[[HttpRequest], Explanation | None]] = []
 register_explanation = _explain.append
 
 
-def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, DisallowedHost):
+        host = request.META.get("HTTP_HOST", "")[:253]
+        log.warning("Request for host %r refused: not in EMBERLINE_ALLOWED_HOSTS", host)
+        detail = f"This console is not configured for the host name {host}."
+        remedy = "Open a configured host name, or add this one to EMBERLINE_ALLOWED_HOSTS."
+        return _answer(request, 400, "unknown_host", detail, remedy)
     return _answer(request, 400, "bad_request", "The request is malformed.")
 
 
@@ -112,12 +135,28 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return _answer(request, 500, "server_error", detail)
 
 
-def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001
-    detail = (
-        "The form has expired, or you logged in or out in another tab. "
-        "Go back, reload the page and submit the form again."
-    )
-    return _answer(request, 403, "csrf_failed", detail)
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    origin = request.headers.get("Origin", "")
+    if settings.CSRF_COOKIE_SECURE and not request.is_secure():
+        detail = (
+            "The console is set up for HTTPS (EMBERLINE_HTTPS), but this request came over HTTP."
+        )
+        remedy = "Open its https:// address. A TLS proxy must send X-Forwarded-Proto: https."
+        return _answer(request, 403, "not_secure", detail, remedy)
+    if reason == REASON_BAD_ORIGIN % origin:
+        detail = f"The form was sent from {origin}, which is not an address of this console."
+        remedy = (
+            "Behind a TLS proxy set EMBERLINE_HTTPS=1; add other addresses to "
+            "EMBERLINE_TRUSTED_ORIGINS."
+        )
+        return _answer(request, 403, "unknown_origin", detail, remedy)
+    if reason == REASON_NO_CSRF_COOKIE:
+        detail = "The browser sent no cookie, or has deleted it since the form was opened."
+        remedy = "Allow cookies for this console, reload the page and submit the form again."
+        return _answer(request, 403, "no_cookie", detail, remedy)
+    detail = "You logged in or out in another tab since the form was opened."
+    remedy = "Go back, reload the page and submit the form again."
+    return _answer(request, 403, "csrf_failed", detail, remedy)
 
 
 def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
@@ -150,20 +189,9 @@ def _answer(
     shown_id = getattr(request, "request_id", "") or request_log.current_id()
     if request.path.startswith(_API):
         return JsonResponse(error_document(code, detail, remedy, shown_id), status=status)
-    titles = {
-        "bad_request": "Bad request",
-        "permission_denied": "Permission denied",
-        "not_found": "Not found",
-        "method_not_allowed": "Not a page",
-        "server_error": "Internal error",
-        "disk_unavailable": "Disk full or failing",
-        "csrf_failed": "Form expired",
-        "conflict": "Conflict",
-        "database_unavailable": "Database unavailable",
-    }
     context = {
         "status": status,
-        "title": "Deleted" if deletion else titles[code],
+        "title": "Deleted" if deletion else TITLES[code],
         "detail": detail,
         "deletion": deletion,
         "parent": parent,

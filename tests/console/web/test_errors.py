@@ -1,10 +1,11 @@
-"""Locked or unavailable database: 503 with a reason on pages and REST."""
+"""Errors of the database and of the host name, with their reasons, on pages and REST."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -12,6 +13,7 @@ from django.test import Client
 
 from console.core import counters
 from console.people import token_actions
+from console.web import errors
 from console.web.errors import RETRY_AFTER_S
 from dashboards.costs.models import Budget
 from tests.support.database_template import sqlite_only
@@ -32,6 +34,40 @@ def test_name_taken_by_a_concurrent_request_is_a_409(monkeypatch: pytest.MonkeyP
         headers={"Authorization": f"Bearer {clear}"},
     )
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+
+
+def test_unknown_host_names_the_setting(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.ALLOWED_HOSTS = ["console.example.org"]
+    client = Client(headers={"Host": "<b>.example.org"})
+    page = client.get("/login/").content.decode()
+    assert "not configured for the host name &lt;b&gt;.example.org" in page
+    answer = client.get("/api/v1/me/")
+    assert (answer.status_code, answer.json()["code"]) == (400, "unknown_host")
+    assert "EMBERLINE_ALLOWED_HOSTS" in answer.json()["remedy"]
+    assert [record.exc_info for record in caplog.records] == [None, None]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("headers", "secure_cookies", "code", "text"),
+    [
+        ({"Origin": "https://testserver"}, False, "unknown_origin", "EMBERLINE_HTTPS=1"),
+        ({"Origin": "http://evil.example"}, False, "unknown_origin", "http://evil.example"),
+        ({"Origin": "http://testserver"}, True, "not_secure", "X-Forwarded-Proto"),
+        ({}, False, "no_cookie", "Allow cookies"),
+        ({"Cookie": "{cookie}={token}"}, False, "csrf_failed", "in another tab"),
+    ],
+)
+def test_rejected_form_tells_why(
+    settings: Any, headers: dict[str, str], secure_cookies: bool, code: str, text: str
+) -> None:
+    settings.CSRF_COOKIE_SECURE = secure_cookies
+    cookie = {"cookie": settings.CSRF_COOKIE_NAME, "token": "a" * 32}
+    sent = {name: value.format(**cookie) for name, value in headers.items()}
+    answer = Client(enforce_csrf_checks=True).post("/login/", {"username": "x"}, headers=sent)
+    assert answer.status_code == 403
+    assert text in answer.content.decode()
+    assert errors.TITLES[code] in answer.content.decode()
 
 
 @pytest.fixture
