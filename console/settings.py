@@ -12,7 +12,7 @@ from typing import Any
 
 import dj_database_url
 
-from console.core import environment, outbound
+from console.core import environment, mail, outbound
 from console.signon.core import configuration as signon
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -29,9 +29,9 @@ ALLOWED_HOSTS = [
     "127.0.0.1",
     "[::1]",
     *([EMBERLINE.host] if EMBERLINE.host not in ("0.0.0.0", "::") else []),
-    *environment.split_list(os.environ, "EMBERLINE_ALLOWED_HOSTS"),
+    *environment.host_names(os.environ, "EMBERLINE_ALLOWED_HOSTS"),
 ]
-CSRF_TRUSTED_ORIGINS = environment.split_list(os.environ, "EMBERLINE_TRUSTED_ORIGINS")
+CSRF_TRUSTED_ORIGINS = environment.origins(os.environ, "EMBERLINE_TRUSTED_ORIGINS")
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -121,8 +121,7 @@ TEMPLATES: list[dict[str, Any]] = [
 
 DATABASES: dict[str, Any] = {
     "default": dj_database_url.parse(
-        environment.url_with_password(os.environ, "DATABASE_URL", "EMBERLINE_DATABASE_PASSWORD")
-        or f"sqlite:///{EMBERLINE.var}/db.sqlite3",
+        environment.database_url(os.environ, f"sqlite:///{EMBERLINE.var}/db.sqlite3"),
         # under ASGI each request has its own thread, so connections are not reusable
         conn_max_age=0,
     )
@@ -166,7 +165,7 @@ PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
 LOGOUT_REDIRECT_URL = "signon:login"
 SIGNON = signon.load_policy(os.environ)
 OIDC_PROVIDERS = signon.load_providers(os.environ)
-MAIL = environment.load_mail(os.environ)
+MAIL = mail.load(os.environ)
 # External address for links in messages; "" omits the links.
 PUBLIC_URL = environment.text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/")
 # django-allauth provides second factors and OpenID Connect. Our login limits count across processes

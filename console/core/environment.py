@@ -23,6 +23,7 @@ PROVISIONERS = ("local", "fake", "kubernetes")
 BROKER_SCHEMES = ("redis://", "rediss://", "unix://", "memory://")
 _MIN_KEY = 32
 _DURATION = re.compile(r"[1-9][0-9]{0,5}[hdwy]")
+_HOST_NAME = re.compile(r"\*|\.?[\w-]+(\.[\w-]+)*|\[[0-9A-Fa-f:.]+\]")
 _SIZE = re.compile(r"0|[1-9][0-9]{0,5}(MB|GB|TB)")
 KEYS = ("file", "database")
 LOG_FORMATS = ("line", "json")
@@ -30,8 +31,6 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _AUTO_CALIBRATION = "EMBERLINE_AUTO_CALIBRATION"
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("", "0", "false", "no", "off")
-SECURITY = ("starttls", "tls", "none")
-_PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 class SettingError(ValueError):
@@ -184,9 +183,51 @@ def url_with_password(env: Mapping[str, str], name: str, password: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{who}:{quote(secret, safe='')}@{where}"))
 
 
+def database_url(env: Mapping[str, str], default: str) -> str:
+    url = url_with_password(env, "DATABASE_URL", "EMBERLINE_DATABASE_PASSWORD") or default
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in ("postgres", "postgresql", "sqlite") and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        remedy = "write postgres://USER@HOST:PORT/DATABASE, with special characters percent-encoded"
+        raise SettingError("DATABASE_URL", "(hidden)", remedy)
+    return url
+
+
 def split_list(env: Mapping[str, str], name: str) -> list[str]:
     """Split a comma-separated list, dropping empty items."""
     return [item.strip() for item in text(env, name).split(",") if item.strip()]
+
+
+def http_url(env: Mapping[str, str], name: str) -> str:
+    """Return an HTTP address without credentials and trailing slash, "" if unset."""
+    url = text(env, name)
+    problem = outbound.syntax_problem(url) if url else ""
+    if problem:
+        reason = f"{problem[0].lower()}{problem[1:].rstrip('.')}"
+        shown = "(hidden)" if "@" in url else url
+        raise SettingError(name, shown, f"{reason}; write https://HOST[:PORT]")
+    return url.rstrip("/")
+
+
+def host_names(env: Mapping[str, str], name: str) -> list[str]:
+    hosts = split_list(env, name)
+    for host in hosts:
+        if not _HOST_NAME.fullmatch(host):
+            remedy = "write host names without scheme, port or path, such as emberline.example.com"
+            raise SettingError(name, host, remedy)
+    return hosts
+
+
+def origins(env: Mapping[str, str], name: str) -> list[str]:
+    urls = [url.rstrip("/") for url in split_list(env, name)]
+    for url in urls:
+        if outbound.syntax_problem(url) or urlsplit(url).path:
+            remedy = "write scheme and host, with the port if any, such as https://example.com"
+            raise SettingError(name, url, remedy)
+    return urls
 
 
 def generated_secret(path: Path, length: int = 48) -> str:
@@ -263,6 +304,11 @@ def retention(env: Mapping[str, str]) -> Retention:
 
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
     var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
+    try:
+        (var / "secrets").mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = f"write a folder that can be created and written ({error.strerror})"
+        raise SettingError("EMBERLINE_VAR", str(var), remedy) from None
     broker = url_with_password(env, "REDIS_URL", "EMBERLINE_REDIS_PASSWORD")
     broker = _with_certificate_check(broker) or "redis://127.0.0.1:6379/0"
     if not broker.startswith(BROKER_SCHEMES):
@@ -276,11 +322,11 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         var=var,
         workers=choice(env, "WORKERS", "vllm", WORKER_KINDS),
         redis_url=broker,
-        prometheus_url=text(env, "PROMETHEUS_URL").rstrip("/"),
+        prometheus_url=http_url(env, "PROMETHEUS_URL"),
         prometheus_login=prometheus_login(env),
         prometheus_embedded=flag(env, "EMBERLINE_PROMETHEUS_EMBEDDED"),
         prometheus_retention=retention(env),
-        alertmanager_url=text(env, "ALERTMANAGER_URL").rstrip("/"),
+        alertmanager_url=http_url(env, "ALERTMANAGER_URL"),
         alertmanager_username=text(env, "ALERTMANAGER_USERNAME"),
         alertmanager_password_file=_path_setting(env, "ALERTMANAGER_PASSWORD_FILE"),
         alertmanager_file=_path_setting(env, "EMBERLINE_ALERTMANAGER_FILE"),
@@ -307,7 +353,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         admin=address(env, "EMBERLINE_ADMIN"),
         log_format=choice(env, "EMBERLINE_LOG_FORMAT", "line", LOG_FORMATS),
         log_level=log_level(env),
-        public_url=_public_url(env),
+        public_url=http_url(env, "EMBERLINE_PUBLIC_URL"),
         outbound_allow=_outbound_allow(env),
         auto_calibration=not text(env, _AUTO_CALIBRATION) or flag(env, _AUTO_CALIBRATION),
         state_store=_state_store(env),
@@ -368,14 +414,6 @@ def _labels(env: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
     return tuple((key.strip(), value.strip()) for key, _, value in pairs)
 
 
-def _public_url(env: Mapping[str, str]) -> str:
-    """Validate the external address, which alerts link to."""
-    url = text(env, "EMBERLINE_PUBLIC_URL").rstrip("/")
-    if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
-        raise SettingError("EMBERLINE_PUBLIC_URL", url, "write https://HOST")
-    return url
-
-
 def _with_certificate_check(url: str) -> str:
     """Require certificate verification with TLS; Celery needs it in the URL."""
     if not url.startswith("rediss://") or "ssl_cert_reqs=" in url:
@@ -391,31 +429,3 @@ def _path_setting(env: Mapping[str, str], name: str) -> Path | None:
 def _path(env: Mapping[str, str], name: str, default: Path) -> Path:
     description = env.get(name, "").strip()
     return Path(description).expanduser().absolute() if description else default
-
-
-@dataclass(frozen=True, slots=True)
-class Mail:
-    """SMTP server of the console. `settings.MAIL`. Without a host no mail is sent."""
-
-    host: str = ""
-    port: int = 587
-    security: str = "starttls"
-    user: str = ""
-    password: str = field(default="", repr=False)
-    sender: str = ""
-
-
-def load_mail(env: Mapping[str, str]) -> Mail:
-    host = text(env, "EMBERLINE_SMTP_HOST")
-    security = choice(env, "EMBERLINE_SMTP_SECURITY", "starttls", SECURITY)
-    user = text(env, "EMBERLINE_SMTP_USER")
-    password = text(env, "EMBERLINE_SMTP_PASSWORD")
-    sender = text(env, "EMBERLINE_SMTP_FROM") or (user if "@" in user else "")
-    if host and "@" not in sender:
-        remedy = "write the sender address, such as emberline@example.org"
-        raise SettingError("EMBERLINE_SMTP_FROM", sender, remedy)
-    if password and security == "none":
-        remedy = "write starttls or tls: a password is not sent in clear text"
-        raise SettingError("EMBERLINE_SMTP_SECURITY", security, remedy)
-    smtp_port = port(env, "EMBERLINE_SMTP_PORT", _PORTS[security])
-    return Mail(host, smtp_port, security, user, password, sender)

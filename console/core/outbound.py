@@ -77,6 +77,15 @@ def url_problem(url: str, *, query: bool = False) -> str:
     """Return what is wrong with a URL, "" if valid; resolves no name. `query`: allow a query,
     because nothing is appended.
     """
+    if problem := syntax_problem(url, query=query):
+        return problem
+    parts = urlsplit(url)
+    default = 443 if parts.scheme == "https" else 80
+    return address_problem(parts.hostname or "", parts.port or default)
+
+
+def syntax_problem(url: str, *, query: bool = False) -> str:
+    """Return what is wrong with the form of a URL, whatever host it names."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -92,7 +101,7 @@ def url_problem(url: str, *, query: bool = False) -> str:
         return 'It contains "?" or "#"; write only the part before.'
     if not url.isascii() or any(mark.isspace() or not mark.isprintable() for mark in url):
         return "It contains a space or another invalid character."
-    return address_problem(parts.hostname, port or (443 if parts.scheme == "https" else 80))
+    return ""
 
 
 def address_problem(host: str, port: int | None = None, *, own: bool = False) -> str:

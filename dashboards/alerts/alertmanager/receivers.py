@@ -325,7 +325,7 @@ def _expect_version(kind: str) -> None:
 def _set(row: Receiver, values: Mapping[str, Any]) -> dict[str, str]:
     """Write the values to the row and return those for the vault."""
     if row.kind == "email" and not settings.MAIL.host:
-        remedy = "Set EMBERLINE_SMTP_HOST and EMBERLINE_SMTP_SENDER."
+        remedy = "Set EMBERLINE_SMTP_HOST and EMBERLINE_SMTP_FROM."
         raise Refused(Problem("kind", "email", NO_MAIL_SERVER, remedy, "no_mail_server"))
     for name in COMMON:
         setattr(row, name, values.get(name, getattr(row, name)))

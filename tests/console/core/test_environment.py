@@ -44,6 +44,11 @@ def test_defaults(tmp_path: Path) -> None:
         ("EMBERLINE_PORT", "eighty", "write a port number from 1 to 65535"),
         ("EMBERLINE_PORT", "70000", "write a port number from 1 to 65535"),
         ("REDIS_URL", "amqp://u:secret@h", "write redis://HOST:PORT/DB"),
+        ("PROMETHEUS_URL", "localhost:9090", "write https://HOST[:PORT]"),
+        ("PROMETHEUS_URL", "https://u:secret@h", "it contains credentials"),
+        ("ALERTMANAGER_URL", "http://", "it has no host"),
+        ("EMBERLINE_PUBLIC_URL", "https://u:secret@h", "it contains credentials"),
+        ("EMBERLINE_VAR", "/dev/null/var", "write a folder that can be created"),
     ],
 )
 def test_invalid_value_is_named_with_its_remedy(
@@ -54,6 +59,36 @@ def test_invalid_value_is_named_with_its_remedy(
     assert name in str(refused.value)
     assert remedy in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "parsed"),
+    [
+        (environment.host_names, "a.example, .b.example,*,[::1]", 4),
+        (environment.host_names, "https://a.example", None),
+        (environment.host_names, "a.example:8443", None),
+        (environment.host_names, "a.example b.example", None),
+        (environment.origins, "https://a.example/,https://*.b.example:8443", 2),
+        (environment.origins, "a.example", None),
+        (environment.origins, "https://a.example/console", None),
+    ],
+)
+def test_hosts_and_origins(read: Any, value: str, parsed: int | None) -> None:
+    if parsed is None:
+        with pytest.raises(SettingError, match="such as"):
+            read({"X": value}, "X")
+    else:
+        names = read({"X": value}, "X")
+        assert len(names) == parsed
+        assert not any(name.endswith("/") for name in names)
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "garbage", "postgres://u:secret@h:99999/db"])
+def test_invalid_database_url_is_not_shown(url: str) -> None:
+    with pytest.raises(SettingError, match="write postgres://") as refused:
+        environment.database_url({"DATABASE_URL": url}, "")
+    assert "secret" not in str(refused.value)
+    assert environment.database_url({}, "sqlite:///x") == "sqlite:///x"
 
 
 def test_flags(tmp_path: Path) -> None:

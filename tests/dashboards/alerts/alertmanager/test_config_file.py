@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.core.environment import Mail
+from console.core.mail import Mail
 from console.processkit.files import hold_lock
 from console.vault import store
 from dashboards.alerts.alertmanager import config_file, receivers, routes, selectors

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console.core.environment import Mail
+from console.core.mail import Mail
 from console.launcher.alertmanager import find_amtool
 from console.launcher.layout import ROOT, Layout
 from dashboards.alerts.alertmanager import receivers, routes, selectors

@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 
 from console.audit.models import AuditEvent
-from console.core.environment import Mail
+from console.core.mail import Mail
 from dashboards.alerts.alertmanager import config_file
 from dashboards.alerts.alertmanager.config.receiver_kinds import KINDS
 from dashboards.alerts.alertmanager.models import AlertWatch, Receiver, Route
