@@ -108,7 +108,11 @@ def export_endpoint(name: str) -> dict[str, Any]:
     endpoint = Endpoint.objects.filter(name=name).first()
     if endpoint is None:
         raise no_endpoint(name)
-    return exporter.manifest(endpoint.parsed, settings.EMBERLINE.worker_image)
+    return _exported(endpoint.parsed)
+
+
+def _exported(spec: EndpointSpec) -> dict[str, Any]:
+    return exporter.manifest(spec, settings.EMBERLINE.worker_image)
 
 
 def plan_one(
@@ -177,6 +181,8 @@ def _compare_with_stored(
             shown, spec.name, PlannedVerb.CREATE, data, None, diff(blank, spec), notes
         )
     changes = diff(before, spec)
+    if spec.manifest and spec.manifest == _exported(before):
+        changes = tuple(change for change in changes if change.path != "manifest")
     does = PlannedVerb.UPDATE if changes else PlannedVerb.NOTHING
     return PlannedChange(shown, name, does, data, stored.generation, changes, notes)
 

@@ -13,10 +13,12 @@ from endpoints.manifests import extensions, jumpstart, schemas
 from endpoints.manifests.importer import SOURCE_BLOCKS, flat, model_names, name_of
 from endpoints.manifests.objects import Manifest, Note, NoteMark
 from endpoints.manifests.worker import read_arguments, serves_vllm, split_command
+from endpoints.spec.fields import BY_PATH
 
 Spec = Mapping[str, Any]
 Found = Iterator[Note]
 _AWS = "amazonaws.com"
+_NOT_IN_OBJECTS = ("name", "engine", "cache.l1.size_gib")
 _ONLY_AWS = (
     ("endpointName", "No SageMaker endpoint is created; clients use the router's address."),
     ("dataCapture", "No data is captured to S3."),
@@ -44,9 +46,14 @@ def notes(manifest: Manifest) -> list[Note]:
 
 
 def _overridden_fields(manifest: Manifest) -> Found:
+    """Compare with the object's own values. A default in an annotation is no statement: exports
+    write it where the schema requires a value.
+    """
     bare = flat(replace(manifest, annotations={}))
     for path, value in extensions.fields(manifest.annotations).items():
-        if path in bare and path not in ("name", "engine") and bare[path] != value:
+        if path in _NOT_IN_OBJECTS or value == BY_PATH[path].default:
+            continue
+        if path in bare and bare[path] != value:
             place = extensions.place_of(path)
             yield Note(place, "annotation_wins", f"It overrides the object's {path}.")
 

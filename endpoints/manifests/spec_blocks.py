@@ -45,6 +45,7 @@ def skeleton(spec: EndpointSpec, image: str) -> Object:
                 "modelVolumeMount": {"name": _VOLUME},
                 "resources": {},
             },
+            "loadBalancer": {"healthCheckPath": "/health"},
         },
     }
 

@@ -142,8 +142,13 @@ def test_exported_local_endpoint_is_applied_unchanged() -> None:
     actions.create(SYSTEM, KINDLESS)
     api = program("operator")
     text = api.get("/api/v1/endpoints/plain/export/").content.decode()
-    first = post(api, text, "").json()["results"][0]
-    assert (first["action"], first["changes"]) == ("update", []), "the object itself is kept now"
+    (result,) = post(api, text, "").json()["results"]
+    assert result["action"] == "unchanged"
+    assert {note["code"] for note in result["notes"]} == {"no_placement"}
+    (result,) = post(api, text.replace("\nspec:", "\nspec:\n  replicas: 3"), "").json()["results"]
+    assert [change["field"] for change in result["changes"]] == ["replicas"]
+    assert api.patch("/api/v1/endpoints/plain/", {"replicas": 1}, format="json").status_code == 200
+    text = api.get("/api/v1/endpoints/plain/export/").content.decode()
     assert post(api, text, "").json()["results"][0]["action"] == "unchanged"
 
 
