@@ -133,6 +133,7 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
         l1_tokens=_l1_tokens(endpoint.parsed),
         cluster_namespace=clusters.namespace(placement.cluster, placement.namespace),
         keys=tuple(selectors.key_facts(selectors.keys_of_endpoint(endpoint), timezone.now())),
+        url=getattr(getattr(endpoint, "status", None), "url", ""),
     )
 
 

@@ -97,7 +97,8 @@ class WorkloadSpec:
     without authentication; the provisioner restricts them to processes of the same owner. `pod` and
     `around` apply to provisioners with pods (`around` restarts nothing); others ignore them.
     `shared_ports` have one number for all replicas on a machine, which bind it with SO_REUSEPORT;
-    pods have addresses of their own.
+    pods have addresses of their own. `preferred_ports` are tried first on a machine that does not
+    know the workload yet.
     """
 
     owner: str
@@ -122,18 +123,24 @@ class WorkloadSpec:
     pod: Pod | None = None
     around: Around | None = None
     shared_ports: tuple[str, ...] = ()
+    preferred_ports: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def spec_hash(self) -> str:
         """Return 16 hex digits over every field whose change requires a restart."""
         content = asdict_plain(self)
-        for live in ("live_files", "replicas", "memory_bytes", "around", "secrets_within"):
+        for live in _LIVE:
             content.pop(live, None)
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_OMITTED_WHILE_EMPTY = ("secret_files", "secrets_within", "pod", "around", "shared_ports")
+_LIVE = (
+    *("live_files", "replicas", "memory_bytes", "around", "secrets_within", "preferred_ports"),
+)
+_OMITTED_WHILE_EMPTY = (
+    *("secret_files", "secrets_within", "pod", "around", "shared_ports", "preferred_ports"),
+)
 
 
 def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:

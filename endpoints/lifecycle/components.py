@@ -20,7 +20,7 @@ class EndpointFacts:
     """Facts of an endpoint that its components need. `model_folder`: local model files, "" without
     any or for simulated workers, which have their own tokenizer. `cluster_namespace`: namespace of
     its objects, "" on this machine. `l1_tokens`: size of a worker's L1; 0: none, or the model's KV
-    bytes are unknown.
+    bytes are unknown. `url`: for callers, as last observed.
     """
 
     id: str
@@ -32,6 +32,7 @@ class EndpointFacts:
     model_folder: str = ""
     cluster_namespace: str = ""
     l1_tokens: int = 0
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

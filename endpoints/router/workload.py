@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from console.core.state_store import StateStore
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
@@ -88,7 +89,14 @@ def to_processes(
     """
     spec = _with_store(spec, usable_store(endpoint.spec, installed), secrets_folder)
     env = {"PYTHONPATH": engine_path} if engine_path else {}
-    return replace(spec, replicas=endpoint.spec.routers, shared_ports=(HTTP_PORT,), env=env)
+    port = urlsplit(endpoint.url).port  # callers know it; a restored database does, too
+    return replace(
+        spec,
+        replicas=endpoint.spec.routers,
+        shared_ports=(HTTP_PORT,),
+        env=env,
+        preferred_ports={HTTP_PORT: port} if port else {},
+    )
 
 
 def _with_store(spec: WorkloadSpec, store: ChosenStore | None, secrets_folder: str) -> WorkloadSpec:

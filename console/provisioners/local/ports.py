@@ -48,6 +48,14 @@ def port_holder(port: int) -> tuple[int, str]:
     return pid, f"pid {pid} ({name})" if pid else "a process of another user"
 
 
+def free_ports(wanted: Mapping[str, int], taken: Collection[int]) -> dict[str, int]:
+    return {
+        name: port
+        for name, port in wanted.items()
+        if FIRST <= port <= LAST and port not in taken and is_free(port)
+    }
+
+
 def choose_ports(
     names: Iterable[str],
     remembered: Mapping[str, int],

@@ -172,6 +172,7 @@ class LocalProvisioner:
             for index in indexes:
                 last_ports = workload.replicas.get(index, Replica()).ports
                 last_ports = last_ports | _shared_ports(spec, workload)
+                last_ports = last_ports or ports.free_ports(spec.preferred_ports, taken)
                 chosen = ports.choose_ports(spec.ports, last_ports, taken, fixed)
                 taken.update(chosen.values())
                 workload.replicas[index] = Replica(

@@ -343,6 +343,9 @@ def test_routers_on_this_machine_share_the_port_and_the_embedded_store() -> None
     assert one.shared_ports == two.shared_ports == ("http",)
     assert one.env == {"PYTHONPATH": "/var/router"}, "the compiled copy"
     assert one.spec_hash == two.spec_hash, "adding a router restarts none"
+    moved = made(replace(on_machine(), url="http://127.0.0.1:22492"))
+    assert (one.preferred_ports, moved.preferred_ports) == ({}, {"http": 22492})
+    assert moved.spec_hash == one.spec_hash
     assert two.secret_env == {"EMBERLINE_STATE_STORE_PASSWORD": "/var/secrets/store"}
     configs = [json.loads(spec.live_files[-1].content) for spec in (one, two)]
     assert [config["reuse_port"] for config in configs] == [True, True]

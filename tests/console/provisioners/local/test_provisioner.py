@@ -303,6 +303,30 @@ def test_router_port_is_kept_and_its_holder_named(local: LocalRig) -> None:
     assert (after.urls, after.reason) == (before.urls, "")
 
 
+def test_unknown_workload_gets_its_preferred_port_if_free(local: LocalRig) -> None:
+    def started(port: int) -> int:
+        spec = dataclasses.replace(local.spec("demo", 1), preferred_ports={"http": port})
+        return port_of(settle(local, spec).replicas[0])
+
+    other = port_of(settle(local, local.spec("other", 1)).replicas[0])
+    chosen = started(other)
+    assert chosen != other
+    assert started(other) == chosen, "known by now"
+    for port in (80, chosen):
+        ref = Ref("local", "demo")
+        local.provisioner.delete(ref)
+        gone(local, ref)
+        assert (started(port) == port) is (port == chosen)
+    local.provisioner.delete(ref)
+    gone(local, ref)
+    with socket.create_server(("127.0.0.1", chosen)):
+        assert started(chosen) != chosen
+
+
+def port_of(replica: ReplicaObservation) -> int:
+    return int(replica.urls["http"].rpartition(":")[2])
+
+
 def served(local: LocalRig, spec: WorkloadSpec) -> tuple[ReplicaObservation, ...]:
     """Settle, and wait for each replica's own process: at a shared port, the answer of one makes
     all of them ready."""
