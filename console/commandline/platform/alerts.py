@@ -101,8 +101,11 @@ def change(context: CommandContext) -> Any:
 
 
 def reset(context: CommandContext) -> str:
-    endpoint = context.options["endpoint"]
-    context.client.delete(*_rule_path(context, context.name))
+    endpoint, path = context.options["endpoint"], _rule_path(context, context.name)
+    is_own = not endpoint and context.client.get(*path)["origin"] == "own"
+    context.client.delete(*path)
+    if is_own:
+        return f"Rule {context.name} deleted."
     return f"{context.name}{f' of {endpoint}' if endpoint else ''} reset to its defaults."
 
 

@@ -19,6 +19,7 @@ from console.client import Client
 from console.commandline import context, output, parser
 from console.commandline.endpoint import analysis, benchmarks
 from console.commandline.endpoint import run as background_run
+from dashboards.alerts.settings.models import OwnRule
 from endpoints.models import Endpoint
 from tests.support.console import make_endpoint, pretend_ready
 from tests.support.http_stub import http_stub
@@ -411,6 +412,9 @@ def test_alert_rules_are_set_and_listed() -> None:
     assert yaml.safe_load(run("alert", "get", "HighTTFT"))["endpoints"] == ["demo"]
     assert "reset" in run("alert", "reset", "HighTTFT", "--endpoint", "demo", "--yes")
     run("alert", "set", "HighTTFT", "threshold=null")
+    assert "reset to its defaults" in run("alert", "reset", "HighTTFT", "--yes")
+    OwnRule.objects.create(name="Mine", expr="up", summary="x")
+    assert run("alert", "reset", "Mine", "--yes").strip() == "Rule Mine deleted."
     made = yaml.safe_load(run("alert", "file", "--object"))
     assert made["kind"] == "PrometheusRule"
     assert "demo" not in run("alert", "file")

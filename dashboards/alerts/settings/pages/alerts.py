@@ -35,6 +35,7 @@ from dashboards.prometheus.http.client import Asker
 from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 
+ALERTS_PER_PAGE: Final = 50
 RULES_PER_PAGE: Final = 15
 _BEFORE_S = 1800  # board range before the alert, to show how it began
 
@@ -43,7 +44,8 @@ _BEFORE_S = 1800  # board range before the alert, to show how it began
 @require_safe
 def firing(request: HttpRequest) -> HttpResponse:
     alerts = _active(request)
-    existing = endpoints.existing((alert.endpoint for alert in alerts.alerts), request.user)
+    page = Paginator(alerts.alerts, ALERTS_PER_PAGE).get_page(request.GET.get("page"))
+    existing = endpoints.existing((alert.endpoint for alert in page), request.user)
     listed = silences.list_silences(request.user) if alerts.alerts else silences.SilenceList()
     mine = frozenset(selectors.changeable_endpoints(request.user)) if alerts.alerts else frozenset()
     context = {
@@ -54,8 +56,9 @@ def firing(request: HttpRequest) -> HttpResponse:
                 "muting": listed.muting(alert.labels),
                 "may": alert.endpoint in mine or allows(request.user, "operator"),
             }
-            for alert in alerts.alerts
+            for alert in page
         ],
+        "page": page,
         "existing": existing,
         "firing": sum(alert.state == FIRING for alert in alerts.alerts),
     }

@@ -73,6 +73,25 @@ def test_firing_alert_links_to_rule_board_and_silence(settings: Any) -> None:
         assert "1 firing" in viewer.get("/alerts/rules/?q=ttft").text
 
 
+def test_many_alerts_have_pages(settings: Any) -> None:
+    def many(path: str, _body: bytes) -> Any:
+        firing = {**LABELS, "alertstate": "firing"}
+        found = [{"metric": {**firing, "pod": f"p{n}"}, "value": [1, "1"]} for n in range(120)]
+        if "ALERTS" not in path:
+            found = []
+        return 200, {"status": "success", "data": {"resultType": "vector", "result": found}}
+
+    with http_stub({"/api/v1/query": many}) as stub:
+        settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=stub.url)
+        viewer = browser("viewer")
+        assert viewer.get("/alerts/").text.count("data-alert=") == 50
+        last = viewer.get("/alerts/?page=3").text
+        assert last.count("data-alert=") == 20
+        assert "120 firing, 120 active" in last
+        assert 'hx-get="/alerts/?page=3"' in last
+        assert 'href="/alerts/?page=2"' in last
+
+
 def test_pages_report_missing_prometheus_and_list_rules(settings: Any) -> None:
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="")
     viewer = browser("viewer")
