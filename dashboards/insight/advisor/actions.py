@@ -48,7 +48,7 @@ def start(actor: Any, name: str, given: Mapping[str, Any]) -> Advice:
         raise ConflictError(
             "nothing_recorded",
             f"No traffic of {name} is recorded, so there is no advice.",
-            "Switch on its traffic recording and wait for an hour of requests.",
+            "Switch on its traffic recording (routing.record_traffic) for an hour of requests.",
         )
     candidates = list_candidates(present, candidate_options(endpoint.parsed, prices, present))
     collected = collect_facts(endpoint, prices)

@@ -123,7 +123,7 @@ def _period(endpoint: Any, request: WhatIfRequest) -> tuple[datetime, datetime]:
         raise ConflictError(
             "nothing_recorded",
             f"No traffic of {endpoint.name} is recorded.",
-            "Switch on its traffic recording and wait for an hour of requests.",
+            "Switch on its traffic recording (routing.record_traffic) for an hour of requests.",
         )
     begin, end = request.begin or default[0], request.end or default[1]
     if begin >= end:
