@@ -390,13 +390,16 @@ class Router:
         if now < self._next_complaint.get(where, 0.0):
             return
         self._next_complaint[where] = now + COMPLAINT_S
-        place = traceback.extract_tb(error.__traceback__)[-3:]
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames[:-1] if "routing" in frame.filename]
         self.log.event(
             "error",
             "internal_error",
             where=where,
             error=type(error).__name__,  # its text may quote a caller
-            trace=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in place],
+            trace=[
+                f"{frame.filename}:{frame.lineno} {frame.name}" for frame in own[-3:] + frames[-1:]
+            ],
         )
 
     def new_id(self) -> str:

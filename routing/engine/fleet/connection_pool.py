@@ -121,6 +121,9 @@ class ConnectionPool:
         except OSError as error:
             failed(*describe_connect_error(error))
             return
+        if connection.transport.is_closing():  # lost before this task ran again
+            failed("the worker closed the connection", False)
+            return
         connected(connection)
 
     def tick(self, now: float) -> None:
