@@ -246,7 +246,7 @@ class KvRouting:
         elif placing.seat is not None:
             self.ranks.leave(placing.seat)
         decision = exchange.decision
-        pick = placing.pick
+        pick = placing.pick_of(decision.chosen)
         if pick is None or pick.tiers is None or decision.cached_tokens is None:
             return
         if exchange.ask.skips_cache:

@@ -47,3 +47,9 @@ class RequestPlacement:
     reported: int = 0  # tokens on the worker's device by its events
     alone: bool = False  # the worker was idle
     salt: str = ""
+
+    def pick_of(self, worker_id: str) -> Pick | None:
+        """Return the pick of the worker that answered; None if another strategy, loaded between two
+        attempts, chose it.
+        """
+        return self.pick if self.pick is not None and self.pick.worker.id == worker_id else None

@@ -248,8 +248,8 @@ class MissLedger:
             blocks = seen.spans[-1][0]  # the longest
             if blocks >= whole or round(blocks * per_block) >= least:
                 return False
-        tiers = exchange.placing.pick.tiers if exchange.placing and exchange.placing.pick else None
-        if tiers is not None and tiers[decision.chosen].tokens >= least:
+        pick = exchange.placing.pick_of(decision.chosen) if exchange.placing else None
+        if pick and pick.tiers is not None and pick.tiers[decision.chosen].tokens >= least:
             return False
         scale = prompt / estimated if estimated else 1.0
         for worker, matched, _, _, _ in decision.candidates:
@@ -353,7 +353,7 @@ class MissLedger:
         """Return the causes of tokens that the chosen worker was expected to hold."""
         decision, features = exchange.decision, exchange.facts
         predicted = decision.predicted
-        pick = None if exchange.placing is None else exchange.placing.pick
+        pick = exchange.placing.pick_of(decision.chosen) if exchange.placing else None
         if pick is None or pick.tiers is None:
             gone = (causes.EVICTED_UNKNOWN, min(predicted, held_here))
             answered = max([held_here, *(reach for _, reach in lost)])

@@ -412,9 +412,6 @@ async def test_shared_part_that_ends_within_a_block_is_no_eviction() -> None:
             assert number == 0 or shown["cached_tokens"] >= 304
 
 
-_TARGET = RoutingTarget("w")
-
-
 def _answered(pick: random.Random, moment: float) -> tuple[Any, history.SeenPrompt]:
     """An answered request with random facts about what was known of its prompt."""
     count, block_tokens = pick.randint(1, 20), pick.choice((30.0, 62.5))
@@ -433,7 +430,11 @@ def _answered(pick: random.Random, moment: float) -> tuple[Any, history.SeenProm
     ends = sorted(pick.sample(range(1, count + 1), min(count, pick.randint(0, 3))))
     spans = [(end, pick.randrange(16), moment - 9) for end in ends]
     change = PromptChange("text", 10, 900, "text") if pick.random() < 0.1 else None
-    placed = Pick(_TARGET, "", 0, [], 0, pick.choice((None, tiers)), pick.random() < 0.5)
+    # A retry under another strategy chooses a worker that the pick may not know.
+    target = RoutingTarget(pick.choice((decision.chosen, decision.chosen, "w9")))
+    if target.id == "w9":
+        decision.chosen, tiers = "w1", {"w9": tiers["w0"]}
+    placed = Pick(target, "", 0, [], 0, pick.choice((None, tiers)), pick.random() < 0.5)
     exchange = routed_request(
         RequestFacts(range(count), estimated, block_tokens, b""),
         decision,
