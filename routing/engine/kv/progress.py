@@ -20,7 +20,6 @@ _NOTHING: Mapping[str, int] = {}
 class ExpectedPrompt:
     worker: str
     chains: Chains
-    over: bool = False
 
 
 class ExpectedBlocks:
@@ -61,12 +60,11 @@ class ExpectedBlocks:
         self._answered.append((now + GRACE_S, guess))
 
     def failed(self, guess: ExpectedPrompt) -> None:
-        """Drop the expectation; idempotent."""
-        if guess.over:
-            return
-        guess.over = True
+        """Drop the expectation; idempotent. One of an earlier strategy is none of these."""
         worker = guess.worker
-        prompts = self._prompts[worker]
+        prompts = self._prompts.get(worker)
+        if prompts is None or guess not in prompts:
+            return
         del prompts[guess]
         if not prompts:
             del self._prompts[worker]

@@ -6,7 +6,7 @@ import pytest
 
 from routing.engine.fleet.load import RequestCharge
 from routing.engine.kv.events import EventApplier
-from routing.engine.kv.progress import Progress
+from routing.engine.kv.progress import GRACE_S, ExpectedBlocks, Progress
 from routing.engine.policies.kvaware import KvAware
 from tests.routing.engine.fleet.test_load import workers
 from tests.routing.engine.kv.builders import BLOCK, CLEARED, Fleet, removed, stored
@@ -54,6 +54,20 @@ def test_emptied_cache_ends_what_was_expected_of_answered_prompts() -> None:
     assert found == [{}, {"a": 2 * BLOCK}, {"b": 2 * BLOCK}]
     expected.tick(100.0)
     assert expected.matched(other) == {}
+
+
+def test_request_of_an_earlier_strategy_changes_no_expectation() -> None:
+    """A changed strategy begins anew, with requests in flight."""
+    before, after = ExpectedBlocks(), ExpectedBlocks()
+    old, new = before.sent("w", {16: [1, 2]}), after.sent("w", {16: [1, 2]})
+    after.answered(old, 0.0)
+    after.tick(GRACE_S)
+    after.failed(old)
+    assert after.matched({16: [1, 2]}) == {"w": 32}
+    after.failed(new)
+    after.failed(new)
+    after.failed(old)
+    assert len(after) == 0
 
 
 def test_evicted_block_ends_what_was_expected_of_answered_prompts() -> None:
