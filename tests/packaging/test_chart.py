@@ -246,7 +246,7 @@ def test_chart_settings_are_console_settings(rendered: list[Object], tmp_path: A
         (chart.ROOT / path).read_text()
         for path in (
             *("console/core/environment.py", "console/settings.py", "console/programs.py"),
-            "console/core/state_store.py",
+            *("console/core/mail.py", "console/core/state_store.py"),
             "console/provisioners/kubernetes/api/access.py",
             "console/signon/core/configuration.py",
         )
