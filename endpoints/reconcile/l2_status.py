@@ -25,7 +25,7 @@ from endpoints.spec.fields import L2Spec
 from endpoints.spec.validators import url_files
 from endpoints.workload.worker_spec import L2Access
 
-CHECK_S = 0.7
+CHECK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,8 @@ class FaultProxy:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread in accept()
         self._listener.close()
         self.cut_all()
 
