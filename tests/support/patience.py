@@ -10,13 +10,19 @@ import sys
 
 PATIENT_S = 30.0
 DEADLINES = {
+    "cachetier.client.membership": ("_QUERY_TIMEOUT_S",),
     "cachetier.node_admin": ("FLUSH_DEADLINE_S",),
     "cachetier.tier.node_stats": ("DEADLINE_S",),
+    "console.celery_watch": ("_BROKER_S",),
     "console.provisioners.local.programs": ("DEADLINE_S",),
+    "dashboards.alerts.settings.rule_file": ("_ASK_S",),
     "dashboards.benchmarks.load_plan": ("DEADLINE_S",),
+    "dashboards.calibration_guard": ("ROUTER_S",),
     "dashboards.prometheus.http.aws": ("_DEADLINE_S",),
+    "dashboards.prometheus.http.session": ("_CONNECT_S",),
     "dashboards.prometheus.sources.diagnosis": ("_DEADLINE_S",),
     "endpoints.placement.model_hub": ("DEADLINE_S",),
+    "endpoints.reconcile.l2_status": ("CHECK_S",),
     "endpoints.router.canary.collection": ("DEADLINE_S",),
     "routing.client.admin_client": ("DEADLINE_S",),
     "endpoints.router.component": ("ASK_DEADLINE_S",),

@@ -16,12 +16,6 @@ from tests.support.cachenode import CacheNode
 from tests.support.ports import free_port
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine answers late; every server here answers."""
-    monkeypatch.setattr(l2_status, "CHECK_S", 60.0)
-
-
 def test_binary_password_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_bytes(b"\xff\xfe\x00")
