@@ -9,7 +9,13 @@ from typing import Any
 
 from django.utils import timezone
 
-from console.provisioners.base import Observation, Provisioner, Ref, WorkloadSpec
+from console.provisioners.base import (
+    Observation,
+    Provisioner,
+    Ref,
+    RollingProvisioner,
+    WorkloadSpec,
+)
 from console.provisioners.fake import FakeProvisioner
 from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, WorkerFacts
 from endpoints.lifecycle.facts import Impairment
@@ -76,6 +82,8 @@ class Recording:
         self.applied: list[WorkloadSpec] = []
         self.breaks: dict[str, BaseException] = {}
         self.log_text = ""
+        if isinstance(inner, RollingProvisioner):
+            self.heal, self.adopt, self.follow = inner.heal, inner.adopt, inner.follow
 
     def apply(self, spec: WorkloadSpec) -> Ref:
         self._break("apply")
@@ -96,10 +104,6 @@ class Recording:
         if self.log_text:
             return dict.fromkeys(self.inner.logs(ref, tail_lines), self.log_text)
         return self.inner.logs(ref, tail_lines)
-
-    def __getattr__(self, verb: str) -> Any:
-        """Forward optional verbs."""
-        return getattr(self.inner, verb)
 
     def _break(self, verb: str) -> None:
         if verb in self.breaks:
