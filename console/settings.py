@@ -16,12 +16,13 @@ from console.core import environment, mail, outbound
 from console.signon.core import configuration as signon
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-EMBERLINE = environment.load(os.environ, BASE_DIR)
-HTTPS = environment.flag(os.environ, "EMBERLINE_HTTPS")
+VARIABLES = environment.ReadVariables(os.environ)
+EMBERLINE = environment.load(VARIABLES, BASE_DIR)
+HTTPS = environment.flag(VARIABLES, "EMBERLINE_HTTPS")
 outbound.set_allowed(EMBERLINE.outbound_allow)
 
-DEBUG = environment.flag(os.environ, "EMBERLINE_DEBUG")
-SECRET_KEY = environment.text(os.environ, "DJANGO_SECRET_KEY") or environment.generated_secret(
+DEBUG = environment.flag(VARIABLES, "EMBERLINE_DEBUG")
+SECRET_KEY = environment.text(VARIABLES, "DJANGO_SECRET_KEY") or environment.generated_secret(
     EMBERLINE.secrets / "django_secret_key"
 )
 ALLOWED_HOSTS = [
@@ -29,9 +30,9 @@ ALLOWED_HOSTS = [
     "127.0.0.1",
     "[::1]",
     *([EMBERLINE.host] if EMBERLINE.host not in ("0.0.0.0", "::") else []),
-    *environment.host_names(os.environ, "EMBERLINE_ALLOWED_HOSTS"),
+    *environment.host_names(VARIABLES, "EMBERLINE_ALLOWED_HOSTS"),
 ]
-CSRF_TRUSTED_ORIGINS = environment.origins(os.environ, "EMBERLINE_TRUSTED_ORIGINS")
+CSRF_TRUSTED_ORIGINS = environment.origins(VARIABLES, "EMBERLINE_TRUSTED_ORIGINS")
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -121,7 +122,7 @@ TEMPLATES: list[dict[str, Any]] = [
 
 DATABASES: dict[str, Any] = {
     "default": dj_database_url.parse(
-        environment.database_url(os.environ, f"sqlite:///{EMBERLINE.var}/db.sqlite3"),
+        environment.database_url(VARIABLES, f"sqlite:///{EMBERLINE.var}/db.sqlite3"),
         # under ASGI each request has its own thread, so connections are not reusable
         conn_max_age=0,
     )
@@ -163,11 +164,11 @@ LOGIN_REDIRECT_URL = "/"
 # Modules whose views concern the current user: every account may use them.
 PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
 LOGOUT_REDIRECT_URL = "signon:login"
-SIGNON = signon.load_policy(os.environ)
-OIDC_PROVIDERS = signon.load_providers(os.environ)
-MAIL = mail.load(os.environ)
+SIGNON = signon.load_policy(VARIABLES)
+OIDC_PROVIDERS = signon.load_providers(VARIABLES)
+MAIL = mail.load(VARIABLES)
 # External address for links in messages; "" omits the links.
-PUBLIC_URL = environment.text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/")
+PUBLIC_URL = environment.text(VARIABLES, "EMBERLINE_PUBLIC_URL").rstrip("/")
 # django-allauth provides second factors and OpenID Connect. Our login limits count across processes
 # and do not let strangers lock a user out; allauth's would count the same attempts again.
 ACCOUNT_ADAPTER = "console.signon.flow.AccountAdapter"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -40,6 +40,24 @@ class SettingError(ValueError):
         super().__init__(f"{name}={value!r} is invalid: {remedy}")
         self.name = name
         self.remedy = remedy
+
+
+class ReadVariables(Mapping[str, str]):
+    """Environment variables; `names`: all that were asked for, also those that are not set."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.names.add(name)
+        return self._env[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._env)
+
+    def __len__(self) -> int:
+        return len(self._env)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from difflib import get_close_matches
 from typing import Any
 
 from django.conf import settings
@@ -43,6 +44,23 @@ def check_reach(**_: Any) -> list[CheckMessage]:
                 id="emberline.W003",
             )
         )
+    return messages
+
+
+@register()
+def misspelt_variables(**_: Any) -> list[CheckMessage]:
+    messages: list[CheckMessage] = []
+    read = settings.VARIABLES.names
+    for name in sorted(set(settings.VARIABLES) - read):
+        meant = get_close_matches(name, read, n=1, cutoff=0.9)
+        if name.startswith("EMBERLINE_") and meant:
+            messages.append(
+                Caution(
+                    f"{name} has no effect: no setting reads it.",
+                    hint=f"Unset it, or correct its name. Similar: {meant[0]}.",
+                    id="emberline.W009",
+                )
+            )
     return messages
 
 

@@ -146,6 +146,7 @@ def emberline(settings: Any, **changes: Any) -> None:
 def test_valid_settings_give_no_warning() -> None:
     for check in (
         checks.check_reach,
+        checks.misspelt_variables,
         checks.workers,
         checks.private_files,
         signon_checks.login_limits,
@@ -164,6 +165,17 @@ def test_reachable_console_needs_names_and_tls(settings: Any) -> None:
     settings.DEBUG = False
     settings.SESSION_COOKIE_SECURE = True
     assert found(checks.check_reach) == {}
+
+
+def test_misspelt_variable_is_reported(settings: Any) -> None:
+    given = {"EMBERLINE_ALOWED_HOSTS": "a", "EMBERLINE_URL": "u", "EMBERLINE_HTTPS": "1"}
+    settings.VARIABLES = environment.ReadVariables(given)
+    environment.host_names(settings.VARIABLES, "EMBERLINE_ALLOWED_HOSTS")
+    environment.flag(settings.VARIABLES, "EMBERLINE_HTTPS")
+    message, *others = checks.misspelt_variables()
+    assert others == []
+    assert "EMBERLINE_ALOWED_HOSTS has no effect" in message.msg
+    assert "Similar: EMBERLINE_ALLOWED_HOSTS." in message.hint
 
 
 def test_workers_that_cannot_start_are_reported(settings: Any, tmp_path: Path) -> None:
