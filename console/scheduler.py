@@ -24,6 +24,8 @@ REOPEN_S = 60.0
 """Maximum age of the database connection of the checks, which may be stale."""
 LATE_S = 0.5
 """Accepted difference between two wake-ups of beat and a period."""
+FIRST_S = 60.0
+"""Longest wait for an entry's first run, so that a console restarted every hour prunes, too."""
 _RETRY_S = 1.0
 _STOP_S = 5.0
 
@@ -33,7 +35,7 @@ class TickingScheduler(Scheduler):
     file-based one fails on a full disk, and sweeps need no persisted times.
 
     Entries stay in step, so that all that are due share one wake-up: each is due at multiples of
-    its period since the start. Celery's heap keeps one wake-up and several conversions of times
+    its period since its first run. Celery's heap keeps one wake-up and several conversions of times
     for each entry, which cost more than the checks.
 
     A check may be wrong, so that it suppresses a sweep for the task's `max_skip_s` at most; one
@@ -81,7 +83,7 @@ class TickingScheduler(Scheduler):
         now = self.clock()
         for name, entry in self.schedule.items():
             period_s = entry.schedule.run_every.total_seconds()
-            due_at = self._due_at.setdefault(name, now + period_s)
+            due_at = self._due_at.setdefault(name, now + min(period_s, FIRST_S))
             if now >= due_at:
                 # One run makes up for all that were missed.
                 self._due_at[name] = due_at + period_s * ((now - due_at) // period_s + 1)

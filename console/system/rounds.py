@@ -131,10 +131,12 @@ def audit_round() -> Round:
     if chain.problem:
         text = f"The audit log was changed outside the console: {chain.problem}."
         return Round(*_AUDIT, RoundState.FAILING, last, text, BROKEN_REMEDY)
-    since = chain.waiting_since
-    waits = since is not None and timezone.now() - since > _AUDIT_LATE
-    if waits or timezone.now() - last > _AUDIT_LATE:
+    text = ""
+    if chain.waiting_since is not None and timezone.now() - chain.waiting_since > _AUDIT_LATE:
         text = "New audit rows are not sealed; their removal would not be detected."
+    elif timezone.now() - last > _AUDIT_LATE:
+        text = "The audit log is not verified: changes outside the console would not be detected."
+    if text:
         remedy = "Check celery-worker on the System page (on Kubernetes: worker and beat)."
         return Round(*_AUDIT, RoundState.LATE, last, text, remedy)
     text = f"Rows {chain.first_sequence + 1} to {chain.last_sequence} are sealed."

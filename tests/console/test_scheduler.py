@@ -126,6 +126,21 @@ def test_due_entries_share_a_wake_up_and_stay_in_step(monkeypatch: pytest.Monkey
     assert celery_watch.beat_watch.ready() == ""
 
 
+def test_a_long_period_does_not_delay_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    beat = Beat(monkeypatch, more={"hourly": 3600.0})
+    sent: list[tuple[str, float]] = []
+    monkeypatch.setattr(
+        beat.scheduler,
+        "run_entry",
+        lambda entry, _producer: sent.append((entry.name, beat.clock())),
+    )
+    began = beat.clock()
+    for _ in range(4000):
+        beat.scheduler.tick()
+        beat.clock.now += 1.0
+    assert [at - began for name, at in sent if name == "hourly"] == [60.0, 3660.0]
+
+
 def test_an_entry_is_applied_once_after_a_pause_of_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

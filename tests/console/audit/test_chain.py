@@ -148,6 +148,22 @@ def test_sql_changes_are_detected(
     assert found.state is RoundState.FAILING and "reseal" in found.remedy
 
 
+def test_late_sealing_and_late_verification_are_told_apart(rows: list[int]) -> None:
+    """After a night without the console the rows are sealed, but not verified."""
+    chain.check_next(None)
+    long_ago = timezone.now() - timedelta(hours=1)
+    AuditChain.objects.update(checked_at=long_ago)
+    waiting = AuditEvent.objects.filter(pk=rows[-1])
+    waiting.update(at=long_ago)
+    found = rounds.audit_round()
+    assert found.state is RoundState.LATE and "not sealed" in found.text
+    waiting.delete()
+    found = rounds.audit_round()
+    assert found.state is RoundState.LATE and "not verified" in found.text
+    chain.check_next(None)
+    assert rounds.audit_round().state is RoundState.WORKING
+
+
 def test_changed_pending_row_is_detected(rows: list[int]) -> None:
     sql("UPDATE audit_auditevent SET target = 'endpoint/x' WHERE id = %s", rows[-1])
     assert f"row {rows[-1]} " in chain.verify_chain().problem
