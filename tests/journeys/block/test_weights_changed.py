@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
+from cachetier.vllm_connector.settings import L2Target, model_identity
 from endpoints.spec.endpoint_spec import merge, parse
 from endpoints.workload.kv_identity import kv_identity
 from tests.support.cachenode import CacheNode
 from tests.support.endpoints.fixtures import data
-from tests.support.vllm.fixtures import L1_BYTES, PASSWORD, SMALL
+from tests.support.vllm.fixtures import PASSWORD, SMALL, patient_transfer
 from tests.support.vllm.installation import short_model_path
 from tests.support.vllm.router_process import text
 from tests.support.vllm.worker import BLOCK_TOKENS, Completion, Worker
@@ -47,7 +47,7 @@ def started(
     folder: Path, name: str, model: Path, node: CacheNode, source: str, *arguments: str
 ) -> Worker:
     target = L2Target(f"redis://127.0.0.1:{node.port}", source, ttl_s=3600)
-    transfer = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
+    transfer = patient_transfer(target)
     secrets = {target.password_env: PASSWORD}
     worker = Worker(folder, name, transfer, secrets, "--model", str(model), *SMALL, *arguments)
     worker.wait_ready()

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,14 @@ class TieredPair(Pair):
         until(used, 120.0, "B using L2 again")
 
 
+def patient_transfer(target: L2Target) -> dict[str, Any]:
+    """The product's configuration, with deadlines for an L2 beside a busy suite."""
+    transfer: dict[str, Any] = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
+    (tier,) = transfer["kv_connector_extra_config"]["secondary_tiers"]
+    tier |= {"lookup_timeout_ms": 5000, "load_timeout_ms": 5000}
+    return transfer
+
+
 def seat_with_events(
     folder: Path, name: str, transfer: dict[str, object] | None = None, **secrets: str
 ) -> Seat:
@@ -145,8 +154,8 @@ def _vllm_tiered(short_folder: Path) -> Iterator[TieredPair]:
             for name, port in (("a", node.port), ("b", proxy.port)):
                 url = f"redis://127.0.0.1:{port}"
                 target = L2Target(url, model_identity(str(short_model_path())), ttl_s=3600)
-                transfer = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
                 secrets = {target.password_env: PASSWORD}
+                transfer = patient_transfer(target)
                 seats.append(seat_with_events(folder, name, transfer, **secrets))
             for seat in seats:
                 seat.worker.wait_ready()
