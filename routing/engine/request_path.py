@@ -67,7 +67,12 @@ class RequestPath:
             head.path = path = served
         if path in HEALTH_PATHS or is_preflight(head):
             return Key("", "")
-        key = router.keys.check(head.authorization)
+        try:
+            key = router.keys.check(head.authorization)
+        except Refusal:
+            if not router.renew_keys(perf_counter()):
+                raise
+            key = router.keys.check(head.authorization)
         if not key.admin and router.paths.access(path) == CONTROL:
             raise control_refusal(path)
         if head.encoding:

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from routing.engine.protocols import ClientSide, PeerRecorder
 
 COMPLAINT_S: Final = 60.0  # between log lines about one place of the router
+RENEW_PAUSE_S: Final = 0.05  # between looks for changed files because of an unknown key
 # Fields that take effect only after a restart.
 NEED_RESTART: Final = ("listen", "listen_more", "reuse_port", "admin", "endpoint", "namespace")
 
@@ -79,6 +80,8 @@ class Router:
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields that need a restart
         self.config_time = 0.0
+        self.reload_changed: Callable[[], object] | None = None  # set by the server
+        self._keys_renewed_at = -RENEW_PAUSE_S
         self.ratios = BytesPerToken()
         self._own_secret = secrets.token_bytes(32)
         self.instance = secrets.token_hex(4)
@@ -116,6 +119,21 @@ class Router:
             policy = self.policy
             policies_before = policy.arms if isinstance(policy, CanaryPolicy) else (policy,)
         self._take_over(config, keep_policy=is_kept, known=policies_before)
+
+    def renew_keys(self, now: float) -> bool:
+        """Load files that changed since the last tick; return whether there are other keys.
+
+        Called for a key that is not known: it may have been created a moment ago.
+        """
+        if self.reload_changed is None or now - self._keys_renewed_at < RENEW_PAUSE_S:
+            return False
+        self._keys_renewed_at = now
+        before = self.keys
+        try:
+            self.reload_changed()
+        except Exception as error:  # noqa: BLE001 - the request is refused, as without it
+            self.internal_error("config", error)
+        return self.keys is not before
 
     def _take_over(
         self, config: Config, keep_policy: bool = False, known: Sequence[RoutingPolicy] = ()

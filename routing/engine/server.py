@@ -61,6 +61,7 @@ class RouterServer:
         self._kvaware = KvAwareService(self.router)
         KvMetrics(self.router.metrics.registry, self._kvaware)
         self._exchange = PeerExchange(self.router)
+        self.router.reload_changed = self.reload
         self._admin = AdminHandler(self.router, self._discovery, self._kvaware, self._exchange)
         self._data: list[Listener] = []
         self._admin_port: Listener | None = None
@@ -228,13 +229,13 @@ class RouterServer:
             ("exchange", lambda _: self._exchange.tick()),
             ("notices", lambda _: router.resend_notices()),
             ("pools", tick_pools),
-            ("config", lambda _: self.reload(False)),
+            ("config", lambda _: self.reload()),
             ("tls", lambda _: self._renew_tls()),
             ("recorder", lambda _: router.recorder.tick()),
             ("log", lambda _: self.log.flush()),
         )
 
-    def reload(self, force: bool) -> None:
+    def reload(self, force: bool = False) -> None:
         """Reload a changed configuration; an invalid one is only reported in /config."""
         if self._source is None:
             return

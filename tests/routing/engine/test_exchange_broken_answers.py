@@ -209,7 +209,7 @@ async def test_client_pause_does_not_count_against_the_worker() -> None:
             await until(lambda: connection._write_paused, "paused")
             ticks = 0
 
-            def count(force: bool) -> None:
+            def count(force: bool = False) -> None:
                 nonlocal ticks
                 ticks += 1
 

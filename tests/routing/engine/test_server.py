@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ import pytest
 
 from routing.engine import exchange
 from routing.engine.config import Address, parse_address
+from routing.engine.router import RENEW_PAUSE_S
 from tests.routing.engine.harness import Client, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker, event
 
@@ -227,6 +229,32 @@ async def test_hup_reloads_the_file(tmp_path: Path) -> None:
         config.write_text("listen: 127.0.0.1:0\nworkers: 5\n")
         assert (await running.line("config_refused"))["field"] == "workers"
         assert running.process.returncode is None
+
+
+async def test_new_key_is_valid_as_soon_as_it_is_written(tmp_path: Path) -> None:
+    """Not only at the next tick: who creates a key uses it at once."""
+    config, keys = tmp_path / "r.json", tmp_path / "keys.json"
+
+    def write(name: str) -> None:
+        entry = {"id": name, "sha256": hashlib.sha256(name.encode()).hexdigest()}
+        (tmp_path / "new").write_text(json.dumps({"keys": [entry]}))
+        (tmp_path / "new").replace(keys)
+
+    write("first")
+    data = {"listen": "127.0.0.1:0", "workers": [], "api_keys_file": "keys.json"}
+    config.write_text(json.dumps(data))
+    async with program("--config", str(config)) as (_, address):
+
+        async def status(key: str) -> int:
+            async with await Client.to(address) as client:
+                await client.send(post(b"", "/v1/models", authorization=f"Bearer {key}"))
+                return (await client.response()).status
+
+        for name in ("first", "second", "third", "fourth"):
+            write(name)
+            assert await status(name) != 401, name
+            assert await status("wrong") == 401
+            await asyncio.sleep(2 * RENEW_PAUSE_S)  # a guess may have used up the next look
 
 
 async def test_duplicate_port_is_a_clear_error() -> None:
