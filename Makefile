@@ -105,10 +105,11 @@ compiled: test-tools ## a copy in var/compiled, its engines compiled (110 s, the
 	@$(BIN)/python deploy/containers/compile_engines.py var/compiled --cached 2> var/compiled/log || { cat var/compiled/log; exit 1; }
 	@$(BIN)/python deploy/containers/compile_engines.py var/compiled --check
 
+# More processes than cores: half of the time, these tests wait.
 test-engines: compiled ## the tests of router and cache node on that copy
 	@mkdir -p var/compiled/var; for path in .venv-vllm var/models var/tools; do \
 	  test ! -e $$path || ln -sfn $(CURDIR)/$$path var/compiled/$$path; done
-	@cd var/compiled && PYTHONPATH=$$PWD $(CURDIR)/$(BIN)/python -m pytest -n 3 --dist worksteal \
+	@cd var/compiled && PYTHONPATH=$$PWD $(CURDIR)/$(BIN)/python -m pytest -n 5 --dist worksteal \
 	  -m "not vllm and not e2e" $(PYTEST_ARGS) $(ENGINE_TESTS)
 
 wheel: install ## build the wheel (dist/)

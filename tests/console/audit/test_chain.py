@@ -155,11 +155,11 @@ def test_late_sealing_and_late_verification_are_told_apart(rows: list[int]) -> N
     AuditChain.objects.update(checked_at=long_ago)
     waiting = AuditEvent.objects.filter(pk=rows[-1])
     waiting.update(at=long_ago)
-    found = rounds.audit_round()
-    assert found.state is RoundState.LATE and "not sealed" in found.text
+    job = rounds.audit_round()
+    assert job.state is RoundState.LATE and "not sealed" in job.text
     waiting.delete()
-    found = rounds.audit_round()
-    assert found.state is RoundState.LATE and "not verified" in found.text
+    job = rounds.audit_round()
+    assert job.state is RoundState.LATE and "not verified" in job.text
     chain.check_next(None)
     assert rounds.audit_round().state is RoundState.WORKING
 
