@@ -7,6 +7,7 @@ makes it worse). Celery signals report progress; nothing is sent through the bro
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -30,6 +31,7 @@ SILENT_S = 120.0
 TASK_HANGS_S = 300.0
 """Tasks end within a minute; threads cannot be ended from outside."""
 TICK_LATE_S = 60.0
+_CHECK_S = 15.0
 _BROKER_S = 1.0
 
 Clock = Callable[[], float]
@@ -167,6 +169,18 @@ def _file_of(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def exit_if_hung(
+    alive: Callable[[], str],
+    wait: Callable[[float], object] = time.sleep,
+    end: Callable[[int], object] = os._exit,
+) -> None:
+    """End this process once a restart would help; supervisord restarts it."""
+    while not (why := alive()):
+        wait(_CHECK_S)
+    log.critical("This process ends, so that it is restarted: %s", why)
+    end(1)
+
+
 def install(app: Celery, address: str) -> None:
     """Watch this process if it becomes a worker or beat; `address` is its admin port."""
 
@@ -188,6 +202,10 @@ def install(app: Celery, address: str) -> None:
         admin_server.start(
             address, admin_server.AdminSubject("worker", watch.alive, watch.ready, watch.gauges)
         )
+        if not address:  # nothing probes it
+            threading.Thread(
+                target=exit_if_hung, args=(watch.alive,), name="watch", daemon=True
+            ).start()
 
     def beat_starts(**_: Any) -> None:
         beat_watch.begin()

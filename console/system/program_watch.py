@@ -3,7 +3,7 @@
 Each crash is recorded once despite concurrent observers: the stored mark is read before the query
 and replaced only if unchanged. Crashes of the console's programs are audited; those of workloads
 are counted here and reported by their owners (endpoint events, Cache page), which are reconciled
-soon, in case the change was not announced. Restarts nothing.
+soon, in case the change was not announced. A web process that does not respond is killed.
 
 Within one run of supervisord, a crash is:
 
@@ -20,6 +20,7 @@ are. A program that is not running has not returned yet.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -29,7 +30,10 @@ from django.db import transaction
 from django.db.models import F
 
 from console.audit.record import diff, record
+from console.provisioners.base import ReplicaObservation, ReplicaState
 from console.provisioners.local import programs
+from console.provisioners.local.hung import hung_processes
+from console.provisioners.local.probes import LATE, ProbeTarget, probe_targets
 from console.provisioners.local.programs import ProgramSeen
 from console.system import changes
 from console.system.models import ProcessSeen
@@ -37,6 +41,8 @@ from console.system.models import ProcessSeen
 log = logging.getLogger(__name__)
 
 LOCAL = "local"
+WEB = "web"
+_PROBE_S = 5.0
 VERB = "process.restarted"
 
 
@@ -55,6 +61,22 @@ def observe() -> None:
             changed.add(program.owner)
     changes.announce(changed)
     ProcessSeen.objects.filter(pk__in=[row.pk for row in rows.values()]).delete()
+    _end_hung_web(running.programs)
+
+
+def _end_hung_web(running: Iterable[ProgramSeen]) -> None:
+    """Kill the web process if its health check has timed out for too long; supervisord starts it
+    again. The routers and workers of endpoints are observed by their reconciler.
+    """
+    web = next((program for program in running if program.name == WEB and program.pid), None)
+    if web is None:
+        return
+    host = settings.EMBERLINE.host
+    address = "127.0.0.1" if host == "0.0.0.0" or ":" in host else host  # probes are IPv4
+    target = ProbeTarget(address, settings.EMBERLINE.port, "/healthz", _PROBE_S)
+    late = probe_targets([target])[0].startswith(LATE)
+    state = ReplicaState.UNKNOWN if late else ReplicaState.READY
+    hung_processes.end(WEB, [ReplicaObservation(WEB, 0, state, "", {}, web.pid)])
 
 
 def as_datetime(epoch_s: float) -> datetime | None:

@@ -5,7 +5,7 @@ The number of queries is independent of the number of endpoints.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -16,7 +16,6 @@ from django.urls import reverse
 
 from console.accounts.permissions import Somebody
 from console.audit import selectors as trail
-from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.boards.queries import Scope
 from dashboards.boards.results.targets import plan_alerts
 from dashboards.prometheus.http.client import Asker, Series, Window
@@ -146,7 +145,7 @@ def _list_alerts(asker: Asker, scope: Scope, window: Window) -> Iterator[Note]:
         if key in alert_keys:
             continue
         alert_keys.add(key)
-        for first, last in _find_runs(series.values):
+        for first, last in series.runs:
             start = window.start + first * window.step
             over = last < len(series.values) - 1
             end = window.start + (last + 1) * window.step if over else None
@@ -157,21 +156,9 @@ def _alert(series: Series, at: int, end: int | None, *, begun_before: bool) -> N
     name = series.label("alertname")
     endpoint = series.label("endpoint") or series.label("endpoint_name")
     worker = series.label("worker") or series.label("pod")
-    rule = BY_NAME.get(name)
     words = [f"{name} already firing" if begun_before else f"{name} fired"]
     words += [f"({worker})"] if worker else []
-    summary = f": {rule.summary}" if rule else ""
-    return Note(at, "alert", " ".join(words) + summary, endpoint, end=end)
-
-
-def _find_runs(values: Sequence[float | None]) -> Iterable[tuple[int, int]]:
-    first: int | None = None
-    for place, value in enumerate((*values, None)):
-        if value is not None and first is None:
-            first = place
-        elif value is None and first is not None:
-            yield first, place - 1
-            first = None
+    return Note(at, "alert", " ".join(words), endpoint, end=end)
 
 
 def _to_epoch(moment: datetime) -> int:

@@ -140,6 +140,38 @@ def test_worker_registers_its_tasks_and_opens_its_port(monkeypatch: pytest.Monke
     assert app.conf.beat_scheduler == "console.scheduler:TickingScheduler"
 
 
+@pytest.mark.parametrize("address", ["", "127.0.0.1:9100"])
+def test_hung_worker_that_nothing_probes_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    app = Celery("hung", broker="memory://", set_as_current=False)
+    handlers: list[Any] = []
+    monkeypatch.setattr(
+        signals, "worker_init", SimpleNamespace(connect=lambda found, weak: handlers.append(found))
+    )
+    monkeypatch.setattr(celery_watch.admin_server, "start", lambda *_: None)
+    started: list[Any] = []
+    monkeypatch.setattr(celery_watch.threading, "Thread", lambda **fields: Started(started, fields))
+    celery_watch.install(app, address)
+    handlers[0](sender=None)
+    watching = [fields for fields in started if fields["target"] is celery_watch.exit_if_hung]
+    assert len(watching) == (not address)
+    reasons = iter(["", "", "all threads are held"])
+    waited: list[float] = []
+    ended: list[int] = []
+    celery_watch.exit_if_hung(lambda: next(reasons), waited.append, ended.append)
+    assert (len(waited), ended) == (2, [1])
+    assert "all threads are held" in caplog.text
+
+
+class Started:
+    def __init__(self, started: list[Any], fields: dict[str, Any]) -> None:
+        self.add = lambda: started.append(fields)
+
+    def start(self) -> None:
+        self.add()
+
+
 def test_broker_check() -> None:
     app = Celery("observed", broker="memory://", set_as_current=False)
     assert celery_watch._broker_answers(app)

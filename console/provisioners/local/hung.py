@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from console.provisioners.base import HUNG, ReplicaObservation, ReplicaState
 
-# By role. A router's event loop answers within milliseconds. A worker has as long as its liveness
-# probe on a cluster allows; the router ejects it meanwhile. Cache nodes answer or are left alone.
-HUNG_S = {"router": 15.0, "worker": 60.0}
+# By role. A router's event loop answers within milliseconds. A worker and the console's web process
+# have as long as liveness probes on a cluster allow; the router ejects a worker meanwhile. Cache
+# nodes answer or are left alone.
+HUNG_S = {"router": 15.0, "worker": 60.0, "web": 60.0}
 _FORGET_S = 300.0
 _RESTARTING = (ReplicaState.STARTING, ReplicaState.BACKOFF)
 log = logging.getLogger(__name__)

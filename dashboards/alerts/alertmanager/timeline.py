@@ -89,13 +89,16 @@ class Timeline:
         return sorted(every, key=lambda one: (one.start, one.rule, one.endpoint), reverse=True)
 
 
-def read_timeline(viewer: Any, key: str) -> Timeline:
-    """Return the timeline of the range `key`: firing lanes first, then the latest."""
+def read_timeline(viewer: Any, key: str, rule: str = "") -> Timeline:
+    """Return the timeline of the range `key`, of all rules or one: firing lanes first, then the
+    latest.
+    """
     key = key if key in RANGES else DEFAULT
     now = int(time.time())
     start = now - RANGES[key][0]
     begin = datetime.fromtimestamp(start, UTC)
     rows = _visible(viewer).filter(Q(ended_at=None) | Q(ended_at__gte=begin))
+    rows = rows.filter(rule=rule) if rule else rows
     grouped: dict[tuple[str, str], list[AlertRecord]] = {}
     for row in rows.order_by("started_at")[:MOST_RECORDS]:
         grouped.setdefault((row.rule, row.endpoint), []).append(row)

@@ -28,6 +28,7 @@ from dashboards.alerts.alertmanager.config import matchers
 from dashboards.alerts.alertmanager.models import AlertRecord, AlertWatch, StoredSilence
 from dashboards.alerts.evaluation import firing_alerts
 from dashboards.alerts.evaluation.firing_alerts import FiringAlert
+from dashboards.alerts.settings import selectors as rule_settings
 from dashboards.boards.queries import Scope
 from dashboards.boards.queries.promql import selector
 from dashboards.prometheus.http.client import Question
@@ -202,11 +203,11 @@ def _forward(state: FiringState, now: datetime) -> None:
     starts = dict(
         AlertRecord.objects.filter(ended_at=None).values_list("fingerprint", "started_at")
     )
-    alerts = [
-        _body(alert, starts.get(fingerprint(alert.labels), now), now)
-        for alert in state.alerts
-        if is_forwarded(alert.endpoint)
-    ]
+    forwarded = tuple(alert for alert in state.alerts if is_forwarded(alert.endpoint))
+    if forwarded:
+        fleet, rules = connections.fleet(), rule_settings.settings()
+        forwarded = firing_alerts.describe(fleet, forwarded, rules)
+    alerts = [_body(alert, starts.get(fingerprint(alert.labels), now), now) for alert in forwarded]
     alerts += _no_metrics(state, now)
     if not alerts:
         return

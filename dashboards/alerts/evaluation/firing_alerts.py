@@ -1,4 +1,4 @@
-"""Firing and pending alerts from Prometheus, with summary and remedy of their rules.
+"""Firing and pending alerts from Prometheus, with the texts of their rules.
 
 If Prometheus cannot be queried, the result holds the reason instead of alerts.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from dashboards.alerts.rules.rule import PAGE, EndpointSelection
-from dashboards.alerts.rules.rule_file import BY_NAME, DEFAULT_SETTINGS, Settings
+from dashboards.alerts.rules.rule_file import BY_NAME, Settings, fill_in
 from dashboards.boards import queries
 from dashboards.boards.queries import Scope
 from dashboards.boards.results.board import make_fault_message
@@ -27,9 +27,9 @@ _SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace
 
 @dataclass(frozen=True, slots=True)
 class FiringAlert:
-    """Firing or pending alert. `remedy` is empty for rules that are not ours. `labels`: as in
-    Prometheus. Pending: the condition holds, but not yet for the rule's `for` duration. `value`:
-    current value of the rule's measure, None if unknown.
+    """Firing or pending alert. `summary` and `remedy` are empty before `describe`, and for rules
+    that are not ours. `labels`: as in Prometheus. Pending: the condition holds, but not yet for the
+    rule's `for` duration. `value`: current value of the rule's measure, None if unknown.
     """
 
     name: str
@@ -37,8 +37,8 @@ class FiringAlert:
     worker: str
     severity: str
     since: datetime | None
-    summary: str
-    remedy: str
+    summary: str = ""
+    remedy: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     state: str = FIRING
     value: float | None = None
@@ -65,19 +65,34 @@ class FiringAlerts:
 
 
 def query_firing(prometheus: Asker, scope: Scope) -> FiringAlerts:
-    """Return the firing alerts, pages first, then the oldest."""
+    """Return the firing alerts without texts and values, pages first, then the oldest."""
     return _query(prometheus, scope, queries.alerts(scope))
 
 
-def query_active(
-    prometheus: Asker, scope: Scope, settings: Settings = DEFAULT_SETTINGS
-) -> FiringAlerts:
-    """Return firing, then pending alerts, with current values and texts by the rules' settings."""
-    active = _query(prometheus, scope, queries.alerts_active(scope), settings)
-    values = _values(prometheus, active.alerts, settings)
-    return replace(
-        active, alerts=tuple(replace(alert, value=values.get(id(alert))) for alert in active.alerts)
-    )
+def query_active(prometheus: Asker, scope: Scope, settings: Settings) -> FiringAlerts:
+    """Return firing, then pending alerts, with texts and current values."""
+    active = _query(prometheus, scope, queries.alerts_active(scope))
+    return replace(active, alerts=describe(prometheus, active.alerts, settings))
+
+
+def describe(
+    prometheus: Asker, alerts: tuple[FiringAlert, ...], settings: Settings
+) -> tuple[FiringAlert, ...]:
+    """Return the alerts with current values, and with texts by the settings of their rules."""
+    values = _values(prometheus, alerts, settings)
+    return tuple(_describe(alert, values.get(id(alert)), settings) for alert in alerts)
+
+
+def _describe(alert: FiringAlert, value: float | None, settings: Settings) -> FiringAlert:
+    """Texts of unknown rules stay empty."""
+    rule, own = BY_NAME.get(alert.name), settings.user_rule(alert.name)
+    if rule is not None:
+        summary, remedy = rule.summarize(settings.of(rule, alert.endpoint)), rule.remedy
+    elif own is not None:
+        summary, remedy = (fill_in(text, alert.labels, value) for text in (own.summary, own.remedy))
+    else:
+        return alert
+    return replace(alert, summary=summary, remedy=remedy, value=value)
 
 
 def _values(
@@ -89,15 +104,18 @@ def _values(
     """
     by_series: dict[tuple[str, str], list[FiringAlert]] = {}
     for alert in alerts:
-        if alert.name in BY_NAME:
-            own = settings.of_endpoints.get(alert.name, {})
-            whose = alert.endpoint if alert.endpoint in own else ""
+        of_endpoints = settings.of_endpoints.get(alert.name, {})
+        whose = alert.endpoint if alert.endpoint in of_endpoints else ""
+        if alert.name in BY_NAME or settings.user_rule(alert.name):
             by_series.setdefault((alert.name, whose), []).append(alert)
     now = _now()
     questions = {}
     for name, whose in by_series:
         only = EndpointSelection((whose,)) if whose else EndpointSelection()
-        value = BY_NAME[name].value(settings.of(BY_NAME[name], whose), only)
+        if own := settings.user_rule(name):
+            value = own.expr
+        else:
+            value = BY_NAME[name].value(settings.of(BY_NAME[name], whose), only)
         questions[f"{name} {whose}"] = Question(value, now)
     answers = prometheus.ask(questions) if questions else {}
     values: dict[int, float | None] = {}
@@ -109,9 +127,7 @@ def _values(
     return values
 
 
-def _query(
-    prometheus: Asker, scope: Scope, query: str, settings: Settings = DEFAULT_SETTINGS
-) -> FiringAlerts:
+def _query(prometheus: Asker, scope: Scope, query: str) -> FiringAlerts:
     now = _now()
     texts = {"alerts": query, "since": queries.alerts_since(scope), "stored": queries.stored()}
     answers = prometheus.ask({name: Question(text, now) for name, text in texts.items()})
@@ -122,9 +138,7 @@ def _query(
     if any(series.latest == 0 for series in answers["stored"].series):
         return FiringAlerts(why=_NOTHING_STORED)
     begun = {_key(series): series.latest for series in answers["since"].series}
-    alerts = [
-        _alert(series, begun.get(_key(series)), settings) for series in answers["alerts"].series
-    ]
+    alerts = [_alert(series, begun.get(_key(series))) for series in answers["alerts"].series]
     lost = next((absence for answer in answers.values() for absence in answer.missing), None)
     return FiringAlerts(tuple(sorted(alerts, key=_place)), missing=lost.detail if lost else "")
 
@@ -143,27 +157,13 @@ def _key(series: Series) -> tuple[tuple[str, str], ...]:
     return tuple(pair for pair in series.labels if pair[0] not in _OWN)
 
 
-def _alert(series: Series, begun: float | None, settings: Settings) -> FiringAlert:
-    name = series.label("alertname")
-    endpoint = series.label("endpoint") or series.label("endpoint_name")
-    summary, remedy = _words(name, endpoint, settings)
+def _alert(series: Series, begun: float | None) -> FiringAlert:
     return FiringAlert(
-        name=name,
-        endpoint=endpoint,
+        name=series.label("alertname"),
+        endpoint=series.label("endpoint") or series.label("endpoint_name"),
         worker=series.label("worker") or series.label("pod"),
         severity=series.label("severity"),
         since=datetime.fromtimestamp(begun, UTC) if begun else None,
-        summary=summary,
-        remedy=remedy,
         labels=dict(_key(series)),
         state=series.label("alertstate") or FIRING,
     )
-
-
-def _words(name: str, endpoint: str, settings: Settings) -> tuple[str, str]:
-    """Return summary and remedy; empty for unknown rules."""
-    rule = BY_NAME.get(name)
-    if rule is not None:
-        return rule.summarize(settings.of(rule, endpoint)), rule.remedy
-    own = next((rule for rule in settings.own if rule.name == name), None)
-    return (own.summary, own.remedy) if own else ("", "")

@@ -7,7 +7,7 @@ two samples are counted separately.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -16,7 +16,6 @@ from dashboards.alerts.evaluation.measure import series_label
 from dashboards.prometheus.http.client import Series
 
 MOST_SHOWN: Final = 50
-Values = Sequence[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +30,6 @@ class SampleTimes:
 
     def at(self, place: int) -> int:
         return self.start + place * self.step
-
-
-@dataclass(frozen=True, slots=True)
-class SampleRun:
-    """First and last index of consecutive samples at which the condition held."""
-
-    first: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +93,16 @@ def summarize_firing(series: Series, sample_times: SampleTimes, lasting_s: int) 
     times = total = longest = unsure = 0
     last, still = None, False
     wait = -(-lasting_s // sample_times.step)  # samples until the `for` duration has passed
-    for run in find_runs(series.values):
-        ends = sample_times.at(run.last + 1)
+    for first, final in series.runs:
+        ends = sample_times.at(final + 1)
         if ends <= sample_times.since:
             continue
-        if run.first + wait > run.last:
-            unsure += ends - sample_times.at(run.first - 1) >= lasting_s > 0
+        if first + wait > final:
+            unsure += ends - sample_times.at(first - 1) >= lasting_s > 0
             continue
-        begins = max(sample_times.at(run.first + wait), sample_times.since)
+        begins = max(sample_times.at(first + wait), sample_times.since)
         times, total = times + 1, total + ends - begins
         longest = max(longest, ends - begins)
         last = datetime.fromtimestamp(begins, UTC)
-        still = run.last == len(series.values) - 1
+        still = final == len(series.values) - 1
     return FiringSummary(series_label(series), times, total, longest, last, still, unsure)
-
-
-def find_runs(values: Values) -> list[SampleRun]:
-    """Return the runs of consecutive values that are not None."""
-    runs: list[SampleRun] = []
-    for place, value in enumerate(values):
-        if value is None:
-            continue
-        if runs and runs[-1].last == place - 1:
-            runs[-1] = SampleRun(runs[-1].first, place)
-        else:
-            runs.append(SampleRun(place, place))
-    return runs

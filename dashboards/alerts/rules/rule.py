@@ -113,10 +113,6 @@ class Rule:
         values = {parameter.name: parameter.default for parameter in self.parameters}
         return Setting(values, parse_duration(self.lasting), self.severity, True)
 
-    @property
-    def summary(self) -> str:
-        return self.summarize(self.defaults)
-
     def expression(self, setting: Setting, only: EndpointSelection = ALL_ENDPOINTS) -> str:
         return self._filled(self.condition, setting, only)
 

@@ -6,6 +6,7 @@ entry, and the platform-wide entry excludes them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,6 +27,10 @@ GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
 OWN_GROUP: Final = "emberline-own"
 CONSOLE_GROUPS: Final = ("budget", "path")
 """Rule subjects that need the console's own metrics."""
+PLACEHOLDER: Final = re.compile(r"\{\{ *\$(?:labels\.([A-Za-z_]\w*)|value) *\}\}", re.ASCII)
+"""What is replaced in the texts of user-written rules: `{{ $labels.pod }}` and `{{ $value }}`."""
+_VALUE: Final = "{{ $value | humanize }}"
+_WHOSE: Final = "{{ with $labels.endpoint }}{{ . }}: {{ end }}"
 RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
 BY_NAME: Final = {rule.name: rule for rule in RULES}
 
@@ -41,9 +46,10 @@ class UserRule:
     enabled: bool = True
 
     def data(self, runbook: str = "") -> dict[str, Any]:
-        annotations = {"summary": _plain(self.summary)}
-        if self.remedy:
-            annotations["description"] = _plain(self.remedy)
+        annotations = {
+            "summary": f"{_WHOSE}{_template(self.summary)}",
+            "description": f"{_template(self.remedy)} (now {_VALUE})".lstrip(),
+        }
         if runbook:
             annotations["runbook_url"] = runbook
         return {
@@ -71,6 +77,9 @@ class Settings:
         wide = self.everywhere.get(rule.name, Setting()).over(rule.defaults)
         mine = self.of_endpoints.get(rule.name, {}).get(endpoint)
         return mine.over(wide) if mine is not None else wide
+
+    def user_rule(self, name: str) -> UserRule | None:
+        return next((rule for rule in self.own if rule.name == name), None)
 
     def runbook(self, name: str) -> str:
         return f"{self.console_url}/alerts/rules/{name}/" if self.console_url else ""
@@ -161,6 +170,18 @@ def render_object(settings: Settings = DEFAULT_SETTINGS) -> str:
     return yaml_reader.render(made)
 
 
-def _plain(text: str) -> str:
-    """Escape braces: Prometheus expands annotations as templates."""
-    return text.replace("{{", '{{ "{{" }}')
+def fill_in(text: str, labels: Mapping[str, str], value: float | None) -> str:
+    """Return the text of a user-written rule for one alert."""
+    number = "unknown" if value is None else f"{value:.4g}"
+    return PLACEHOLDER.sub(lambda found: labels.get(found[1], "") if found[1] else number, text)
+
+
+def _template(text: str) -> str:
+    """Return the text as Prometheus' template; braces that are no placeholder are escaped."""
+
+    def render_part(found: re.Match[str]) -> str:
+        if found[0] == "{{":
+            return '{{ "{{" }}'
+        return f"{{{{ $labels.{found[1]} }}}}" if found[1] else _VALUE
+
+    return re.sub(rf"{PLACEHOLDER.pattern}|\{{\{{", render_part, text)

@@ -153,8 +153,10 @@ def lower_label(label: str) -> str:
 
 
 def format_measured(name: str, value: float | None) -> str:
-    """Format a measured value with its unit; empty if unknown."""
-    return format_value(BY_NAME[name].unit, value) if name in BY_NAME and value is not None else ""
+    """Format a measured value, with its unit if the rule has one; empty if unknown."""
+    if value is None:
+        return ""
+    return format_value(BY_NAME[name].unit, value) if name in BY_NAME else f"{value:.4g}"
 
 
 def _common(setting: Setting) -> dict[str, Any]:

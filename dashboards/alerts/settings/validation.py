@@ -14,7 +14,7 @@ from console.web.forms import MONOSPACE
 from dashboards.alerts.fields import DurationField
 from dashboards.alerts.rules.parameter import Parameter, parse_duration
 from dashboards.alerts.rules.rule import SEVERITIES, Rule, Setting
-from dashboards.alerts.rules.rule_file import BY_NAME
+from dashboards.alerts.rules.rule_file import BY_NAME, PLACEHOLDER
 from dashboards.prometheus.http.user_query import refuse_unselective
 
 LONGEST_S: Final = 7 * 86_400
@@ -58,6 +58,12 @@ class SettingFields(serializers.Serializer[Any]):
         return {**super().get_fields(), "for": _lasting(allow_null=True)}
 
 
+def check_placeholders(text: str) -> None:
+    if "{{" in PLACEHOLDER.sub("", text):
+        reason = "Braces may hold {{ $labels.NAME }} and {{ $value }} only."
+        raise serializers.ValidationError(reason, "template")
+
+
 class UserRuleFields(serializers.Serializer[Any]):
     name = serializers.RegexField(
         r"^[A-Za-z_][A-Za-z0-9_]{2,79}\Z",
@@ -71,10 +77,17 @@ class UserRuleFields(serializers.Serializer[Any]):
     )
     summary = serializers.CharField(
         max_length=200,
-        validators=[plain_text],
-        help_text="Short description, shown with the alert.",
+        validators=[plain_text, check_placeholders],
+        help_text="Short description, shown with the alert. {{ $labels.NAME }} is one of its "
+        "labels, {{ $value }} its value.",
     )
-    remedy = serializers.CharField(default="", allow_blank=True, max_length=2000, style={"rows": 2})
+    remedy = serializers.CharField(
+        default="",
+        allow_blank=True,
+        max_length=2000,
+        validators=[check_placeholders],
+        style={"rows": 2},
+    )
     severity = serializers.ChoiceField(choices=SEVERITIES, default="ticket", initial="ticket")
     enabled = serializers.BooleanField(default=True, initial=True)
 

@@ -26,7 +26,6 @@ from dashboards.boards.queries.promql import (
     Times,
     alerts,
     alerts_active,
-    alerts_of,
     alerts_since,
     stored,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "Times",
     "alerts",
     "alerts_active",
-    "alerts_of",
     "alerts_since",
     "cache",
     "callers",

@@ -281,10 +281,6 @@ def alerts(scope: Scope) -> str:
     return f"ALERTS{scope.router(alertstate='firing')}"
 
 
-def alerts_of(name: str, scope: Scope) -> str:
-    return f"ALERTS{scope.router(alertstate='firing', alertname=name)}"
-
-
 def alerts_active(scope: Scope) -> str:
     return f"ALERTS{scope.router()}"
 

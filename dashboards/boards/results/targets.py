@@ -154,9 +154,8 @@ def survey_range(
         questions |= _plan_resolution(scope, now)
     key = (scope, tuple(reach_s.values()))
     since, (covered, fleet) = _covered.get(key, (-math.inf, ((), ())))
-    if is_covered := 0 <= now - since < MEMORY_S:
-        pass
-    else:
+    is_covered = 0 <= now - since < MEMORY_S
+    if not is_covered:
         questions |= _plan_missing(reach_s, end)
         if scope.is_fleet:
             questions |= _plan_fleet(reach_s, end)

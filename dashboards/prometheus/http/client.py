@@ -128,6 +128,17 @@ class Series:
     def latest(self) -> float | None:
         return next((value for value in reversed(self.values) if value is not None), None)
 
+    @property
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Yield first and last index of consecutive values."""
+        first: int | None = None
+        for place, value in enumerate((*self.values, None)):
+            if value is not None and first is None:
+                first = place
+            elif value is None and first is not None:
+                yield first, place - 1
+                first = None
+
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import pickle
 import signal
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,13 +21,14 @@ from console.launcher.layout import Layout, write_facts
 from console.launcher.processes import Services
 from console.launcher.processes import service_programs as fixed_programs
 from console.provisioners.base import Probe, TemporaryError, WorkloadSpec
-from console.provisioners.local import programs
+from console.provisioners.local import hung, programs
 from console.provisioners.local.provisioner import LocalProvisioner
 from console.provisioners.local.rpc import Supervisor
-from console.provisioners.local.supervisord import socket_path
+from console.provisioners.local.supervisord import log_path, socket_path
 from console.system import program_watch, selectors, tasks
 from console.system.models import ProcessSeen
 from tests.console.system.conftest import IDLE, Rig, point_at
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -274,3 +277,47 @@ def test_every_fixed_program_has_a_description(supervised_programs: Rig) -> None
     binary = supervised_programs.var / "x"
     services = Services("127.0.0.1", 8000, "vllm", binary, binary, binary)
     assert {p.name for p in fixed_programs(layout, services)} == set(selectors.PURPOSES)
+
+
+SILENT = (
+    "import socket, sys; listening = socket.create_server(('127.0.0.1', int(sys.argv[1]))); "
+    "print('listening', flush=True); accepted = [listening.accept() for _ in range(1000)]"
+)
+
+
+def test_web_process_that_does_not_respond_is_killed(
+    supervised_programs: Rig, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, host="0.0.0.0", port=port)
+    monkeypatch.setattr(program_watch, "_PROBE_S", 0.2)
+    supervised_programs.add("web", (sys.executable, "-S", "-c", SILENT, str(port)))
+    supervisor = Supervisor(socket_path(supervised_programs.var))
+    supervisor.reread()
+    supervisor.add("web")
+    silent = supervised_programs.running("web")
+    log = log_path(supervised_programs.var, "web")
+    until(lambda: "listening" in log.read_text(), what="web listens")
+    program_watch.observe()
+    assert supervised_programs.seen("web").pid == silent.pid, "it may respond again"
+    monkeypatch.setitem(hung.HUNG_S, "web", 0.0)
+    program_watch.observe()
+    supervised_programs.running("web", other_than=silent.pid)
+    program_watch.observe()
+    (event,) = list_crash_events()
+    assert (event.target, event.changes["ended"]) == ("process/web", "terminated by SIGKILL")
+
+
+def test_web_process_that_responds_is_left_alone(
+    supervised_programs: Rig, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(hung.HUNG_S, "web", 0.0)
+    supervised_programs.add("web")
+    supervisor = Supervisor(socket_path(supervised_programs.var))
+    supervisor.reread()
+    supervisor.add("web")
+    running = supervised_programs.running("web")
+    for host in ("127.0.0.1", "::1"):  # nothing listens there: it starts, or listens elsewhere
+        settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, host=host, port=free_port())
+        program_watch.observe()
+    assert supervised_programs.seen("web").pid == running.pid

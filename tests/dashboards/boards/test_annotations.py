@@ -125,7 +125,7 @@ def test_alert_annotation_spans_its_series() -> None:
     early: list[float | None] = [1.0, *([None] * (seen.points - 1))]
     prometheus = StubPrometheus(("HighTTFT", "demo", tuple(values)), ("Odd", "demo", tuple(early)))
     latest, middle, first = list_shown_notes(prometheus=prometheus)
-    assert latest["text"].startswith("HighTTFT fired: ")
+    assert latest["text"].startswith("HighTTFT fired")
     assert latest["end"] is None, "it fires still"
     assert middle["end"] - middle["at"] == 4 * STEP
     assert (first["text"], first["end"] - first["at"]) == ("Odd already firing", STEP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from django.core.paginator import Paginator
@@ -23,6 +24,7 @@ from dashboards.alerts.evaluation.firing_alerts import (
     FIRING,
     FiringAlert,
     FiringAlerts,
+    describe,
     query_active,
     query_firing,
 )
@@ -167,6 +169,9 @@ def endpoint_part(request: HttpRequest, name: str) -> HttpResponse:
 def _firing_part(request: HttpRequest, asker: Asker, scope: Scope) -> HttpResponse:
     """Render the firing alerts for another page, or why they are unknown."""
     firing = query_firing(asker, scope)
+    if firing.alerts:
+        settings = documents.settings_for(request.user)
+        firing = replace(firing, alerts=describe(asker, firing.alerts, settings))
     existing = endpoints.existing((alert.endpoint for alert in firing.alerts), request.user)
     context = {"firing": firing, "one": bool(scope.endpoint), "existing": existing}
     return render(request, "dashboards/htmx/alerts.html", context)

@@ -19,6 +19,7 @@ from console.core.errors import Refused
 from console.web import responses
 from console.web.serializer_form import SerializerForm
 from dashboards import selectors as dashboards_selectors
+from dashboards.alerts.alertmanager.timeline import read_timeline
 from dashboards.alerts.evaluation.history import RANGES, query_history
 from dashboards.alerts.evaluation.intervals import MOST_SHOWN
 from dashboards.alerts.page_forms import GET_OR_POST, done, posted
@@ -27,6 +28,7 @@ from dashboards.alerts.rules.rule_file import BY_NAME
 from dashboards.alerts.rules.runbooks import STEPS
 from dashboards.alerts.settings import actions, documents, selectors, trials
 from dashboards.alerts.settings.forms import SettingForm
+from dashboards.alerts.settings.pages.timeline import interval_rows
 from dashboards.alerts.settings.validation import UserRuleFields
 from dashboards.boards import queries
 from dashboards.boards.panels import BOARDS
@@ -35,6 +37,7 @@ from dashboards.prometheus.sources import selectors as connections
 from endpoints import selectors as endpoints
 from endpoints.refusals import NotFoundError
 
+_MOST_INTERVALS = 50
 PANEL_WINDOW_S = 300
 """Window of rates in a condition taken from a panel."""
 Page = Callable[..., HttpResponse]
@@ -112,7 +115,9 @@ def _of_endpoint(built_in: Rule, settings: Any, row: Any) -> dict[str, Any]:
 @never_cache
 @require_safe
 def rule_history(request: HttpRequest, rule: str) -> HttpResponse:
-    """Show the history as a fragment, loaded separately since it queries Prometheus."""
+    """Show values and firing intervals as a fragment, loaded separately since it queries
+    Prometheus.
+    """
     rule_context = rule_facts(request, rule)
     scope = dashboards_selectors.get_fleet_scope(request.user)
     endpoint = request.GET.get("endpoint", "")
@@ -122,7 +127,18 @@ def rule_history(request: HttpRequest, rule: str) -> HttpResponse:
     key = request.GET.get("range", "")
     which = BY_NAME.get(rule) or selectors.as_user_rule(selectors.user_rule(rule))
     history = query_history(connections.fleet(), which, scope, settings, key)
-    context = {"past": history, "rule": rule_context, "ranges": RANGES, "wanted": scope.endpoint}
+    intervals = [
+        interval
+        for interval in read_timeline(request.user, key, rule).intervals
+        if scope.endpoint in ("", interval.endpoint)
+    ]
+    context = {
+        "past": history,
+        "rule": rule_context,
+        "ranges": RANGES,
+        "wanted": scope.endpoint,
+        "rows": interval_rows(intervals[:_MOST_INTERVALS], {"range": history.key, "rule": rule}),
+    }
     return responses.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
 
 

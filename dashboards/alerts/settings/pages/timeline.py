@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -75,10 +75,7 @@ def timeline(request: HttpRequest) -> HttpResponse:
         "known_from": at(timeline_read.known_from) if timeline_read.known_from else None,
         "kept_days": transitions.KEPT.days,
         "page": page,
-        "rows": [
-            {"interval": interval, "start": at(interval.start), "url": interval_url(interval, base)}
-            for interval in page.object_list
-        ],
+        "rows": interval_rows(page.object_list, base),
         "opened": _opened(request, timeline_read),
         "existing": endpoints.existing((lane.endpoint for lane in lanes), request.user),
     }
@@ -87,6 +84,15 @@ def timeline(request: HttpRequest) -> HttpResponse:
 
 def at(moment: int) -> datetime:
     return datetime.fromtimestamp(moment, UTC)
+
+
+def interval_rows(
+    intervals: Iterable[AlertInterval], base: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    return [
+        {"interval": interval, "start": at(interval.start), "url": interval_url(interval, base)}
+        for interval in intervals
+    ]
 
 
 def interval_url(one: AlertInterval, base: Mapping[str, str]) -> str:

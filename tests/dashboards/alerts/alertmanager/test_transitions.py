@@ -14,6 +14,7 @@ from console.claims import take_claim
 from dashboards.alerts.alertmanager import silences, transitions
 from dashboards.alerts.alertmanager.models import AlertRecord, AlertWatch, StoredSilence
 from dashboards.alerts.evaluation.firing_alerts import FiringAlert, FiringAlerts
+from dashboards.alerts.settings.models import OwnRule, RuleSetting
 from dashboards.prometheus.sources import selectors as connections
 from tests.support import teams as made
 from tests.support.alertmanager import RunningAlertmanager
@@ -39,7 +40,7 @@ class SimulatedAlerts:
 
     def alert(self, name: str) -> FiringAlert:
         labels = {"alertname": name, "endpoint": self.endpoint, "severity": "page"}
-        return FiringAlert(name, self.endpoint, "", "page", self.begun, "slow", "Check.", labels)
+        return FiringAlert(name, self.endpoint, "", "page", self.begun, labels=labels)
 
     def later(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -149,17 +150,23 @@ def test_alerts_of_a_prometheus_without_alertmanager_are_forwarded(
     alerts: SimulatedAlerts, alertmanager: RunningAlertmanager, settings: Any
 ) -> None:
     settings.PUBLIC_URL = "https://console.example.org"
+    RuleSetting.objects.create(rule="HighTTFT", endpoint=None, values={"threshold": 9.0})
+    OwnRule.objects.create(name="Mine", expr="x", summary="{{ $labels.severity }} {{ $value }}")
+    alerts.names = ("HighTTFT", "Mine")
     alerts.later(0)
-    (sent,) = alertmanager.alerts()
+    by_rule = {each["labels"]["alertname"]: each for each in alertmanager.alerts()}
+    sent, mine = by_rule["HighTTFT"], by_rule["Mine"]
     assert sent["labels"] == {"alertname": "HighTTFT", "endpoint": "demo", "severity": "page"}
     notes = sent["annotations"]
-    assert (notes["summary"], notes["description"]) == ("demo: slow", "Check.")
+    assert notes["summary"] == "demo: TTFT p95 is above 9 s", "the threshold in effect"
+    assert "scale up" in notes["description"]
+    assert mine["annotations"]["summary"] == "demo: page unknown", "no Prometheus responds"
     assert notes["runbook_url"] == "https://console.example.org/alerts/rules/HighTTFT/"
     # The bundled Prometheus sends its alerts itself.
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_embedded=True)
     alerts.names = ("IndexStale",)
     alerts.later(10)
-    assert [one["labels"]["alertname"] for one in alertmanager.alerts()] == ["HighTTFT"]
+    assert {each["labels"]["alertname"] for each in alertmanager.alerts()} == {"HighTTFT", "Mine"}
 
 
 def test_silent_prometheus_is_an_alert(

@@ -23,12 +23,9 @@ from dashboards.alerts.evaluation.dry_run import (
     dry_run,
     excess_series,
 )
-from dashboards.alerts.evaluation.history import query_history
 from dashboards.alerts.evaluation.intervals import SampleTimes, judge_rule, summarize_firing
-from dashboards.alerts.rules.rule_file import BY_NAME, Settings
 from dashboards.alerts.settings import trials
 from dashboards.alerts.settings.models import OwnRule, RuleSetting
-from dashboards.boards.queries import Scope
 from dashboards.custom_boards import actions as custom_boards
 from dashboards.prometheus.http.client import (
     Fault,
@@ -416,14 +413,3 @@ def test_pages_dry_run_typed_values_with_and_without_scripts(settings: Any) -> N
     away = operator.post(f"{PAGE}dry-run/", typed, headers={"HX-Request": "true"})
     assert "Prometheus is unavailable" in away.text
     assert not RuleSetting.objects.exists()
-
-
-def test_alert_between_two_points_is_listed() -> None:
-    """A day has a point every five minutes; two short alerts fired within the hour."""
-    requested = StubPrometheus(lambda _question: QueryResult())
-    found = query_history(requested, BY_NAME["HighTTFT"], Scope(), Settings(), "24h")
-    question = requested.questions["alerts"]
-    assert question.window.step == 300
-    assert question.query.startswith("last_over_time(ALERTS{")
-    assert question.query.endswith("}[300s])")
-    assert found.episodes == ()

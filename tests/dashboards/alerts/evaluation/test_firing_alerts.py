@@ -14,8 +14,10 @@ import pytest
 import yaml
 from django.test import Client
 
-from dashboards.alerts.evaluation.firing_alerts import query_firing
-from dashboards.alerts.rules.rule_file import RULES, render
+from dashboards.alerts.evaluation.firing_alerts import describe, query_firing
+from dashboards.alerts.rules.rule import Setting
+from dashboards.alerts.rules.rule_file import RULES, Settings, UserRule, render
+from dashboards.alerts.settings.models import RuleSetting
 from dashboards.boards.queries import Scope
 from dashboards.prometheus.http.client import Deadlines, Prometheus
 from endpoints.models import Endpoint
@@ -81,8 +83,20 @@ def test_alerts_fire_with_their_labels_and_resolve(watched: Watched) -> None:
     (alert,) = found
     assert (alert.name, alert.endpoint, alert.worker) == ("IndexStale", "demo", "demo-worker-0")
     assert alert.since is not None
-    assert "above 30 s" in alert.summary
-    assert "doctor" in alert.remedy
+    assert (alert.summary, alert.value) == ("", None)
+    patient = {"demo": Setting({"threshold": 40.0})}
+    for changed, summary in (({}, "above 30 s"), ({"IndexStale": patient}, "above 40 s")):
+        settings = Settings(of_endpoints=changed)
+        (described,) = describe(prometheus, (alert,), settings)
+        assert summary in described.summary
+        assert "doctor" in described.remedy
+        assert described.value == 45
+    expr = f"max by (endpoint, worker) ({LAG}) > 1"
+    own = UserRule("Mine", expr, 0, "ticket", "{{ $labels.worker }} {{ $value }}")
+    mine = dataclasses.replace(alert, name="Mine")
+    (described,) = describe(prometheus, (mine,), Settings(own=(own,)))
+    assert (described.summary, described.value) == ("demo-worker-0 45", 45)
+    assert describe(prometheus, (mine,), Settings()) == (mine,), "the viewer may not see the rule"
     assert query_firing(prometheus, Scope("well")).alerts == ()
     assert len(query_firing(prometheus, Scope()).alerts) == 1
     watched.router.answers["/metrics"] = (200, metrics(0.1))
@@ -101,9 +115,11 @@ def test_pages_show_firing_alerts(watched: Watched, settings: Any) -> None:
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=watched.url)
     make_endpoint("demo")
     make_endpoint("well")
+    RuleSetting.objects.create(rule="IndexStale", endpoint=None, values={"threshold": 40.0})
     viewer = browser("viewer")
     path = "/dashboards/endpoints/demo/alerts"
     text = until(lambda: get_page_with_alert(viewer, path), what="the alert")
+    assert "above 40 s" in text
     assert "demo-worker-0" in text
     assert "Compare the clocks" in text
     assert viewer.get("/dashboards/endpoints/well/alerts").text.strip() == ""

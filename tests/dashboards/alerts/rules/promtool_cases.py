@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,21 @@ Series = dict[str, str]
 
 @dataclass(frozen=True)
 class Case:
-    """`fires`: labels of exactly the alerts that must fire at `at`."""
+    """`fires`: labels of exactly the alerts that must fire at `at`; `notes`: their annotations."""
 
     name: str
     series: Series
     fires: Sequence[dict[str, str]]
     at: str = "40m"
+    notes: dict[str, str] = field(default_factory=dict)
 
     def as_test(self, number: int) -> dict[str, Any]:
         alert = {
             "eval_time": self.at,
             "alertname": self.name,
-            "exp_alerts": [{"exp_labels": labels} for labels in self.fires],
+            "exp_alerts": [
+                {"exp_labels": labels, "exp_annotations": self.notes} for labels in self.fires
+            ],
         }
         return {
             "name": f"{number} {self.name}",

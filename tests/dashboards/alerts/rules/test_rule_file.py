@@ -15,6 +15,7 @@ from dashboards.alerts.rules.rule_file import (
     Settings,
     UserRule,
     build_groups,
+    fill_in,
     render,
 )
 from tests.dashboards.alerts.rules import test_cluster, test_rule
@@ -115,16 +116,25 @@ def test_equal_settings_share_a_rule_and_disabled_rules_are_omitted() -> None:
     ]
 
 
-def test_custom_rule_is_in_the_file_and_its_text_is_no_template(tmp_path: Path) -> None:
-    own = UserRule("TooQuiet", "vector(1) > 0", 60, "ticket", "is {{ quiet }}", "Say {{ x }}.")
+def test_texts_of_a_custom_rule_are_filled_in(tmp_path: Path) -> None:
+    texts = ("{{ $labels.pod }}{{ $labels.none }} is at {{$value}} of {{ quiet }}", "Say {{ x }}.")
+    own = UserRule("TooQuiet", "x > 0", 60, "ticket", *texts)
     text = render(Settings(own=(own, replace(own, name="Off", enabled=False))))
     last = yaml.load(text, Loader=yaml.CSafeLoader)["groups"][-1]
     assert last["name"] == "emberline-own"
     (rule,) = last["rules"]
-    assert rule["annotations"]["summary"] == 'is {{ "{{" }} quiet }}'
-    fires = [{"severity": "ticket", "written_by": "user"}]
-    done = judged(tmp_path, bare(text), [Case("TooQuiet", {"x": "1x60"}, fires)])
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert rule["annotations"]["description"] == (
+        'Say {{ "{{" }} x }}. (now {{ $value | humanize }})'
+    )
+    for labels, whose in (({"pod": "w-0"}, ""), ({"pod": "w-0", "endpoint": "demo"}, "demo: ")):
+        series = ",".join(f'{name}="{value}"' for name, value in labels.items())
+        fires = [{"severity": "ticket", "written_by": "user", **labels}]
+        summary = "w-0 is at 3 of {{ quiet }}"
+        notes = {"summary": f"{whose}{summary}", "description": "Say {{ x }}. (now 3)"}
+        case = Case("TooQuiet", {f"x{{{series}}}": "3x60"}, fires, notes=notes)
+        done = judged(tmp_path, text, [case])
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert fill_in(own.summary, labels, 3.0) == summary
 
 
 def test_rule_links_to_its_page_if_the_console_url_is_known() -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from django.utils import timezone
 from django.utils.html import escape
 
+from dashboards.alerts.alertmanager.models import AlertRecord
 from dashboards.alerts.evaluation.history import query_history
 from dashboards.alerts.rules.rule_file import BY_NAME, DEFAULT_SETTINGS, GROUPS, RULES, UserRule
 from dashboards.alerts.rules.runbooks import STEPS
@@ -189,10 +193,10 @@ def test_rejected_rule_file_is_reported_on_the_list() -> None:
 
 
 class StubPrometheus:
-    """Responses of one rule's history: alerts and values."""
+    """Values of one rule's history."""
 
-    def __init__(self, alerts: Any = (), value: Any = (), fault: Fault | None = None) -> None:
-        self.alerts, self.value, self.fault = alerts, value, fault
+    def __init__(self, value: Any = (), fault: Fault | None = None) -> None:
+        self.value, self.fault = value, fault
         self.questions: dict[str, str] = {}
 
     def ask(self, questions: Any) -> dict[str, QueryResult]:
@@ -205,25 +209,45 @@ class StubPrometheus:
                 for labels, values in found
             )
 
-        known = {"alerts": self.alerts, "value": self.value}
-        return {
-            key: QueryResult(fault=self.fault) if self.fault else QueryResult(series(known[key]))
-            for key in questions
-        }
+        answer = QueryResult(fault=self.fault) if self.fault else QueryResult(series(self.value))
+        return {"value": answer}
 
 
-def test_rule_history_shows_intervals_and_a_series_with_its_threshold() -> None:
+def test_rule_history_has_a_series_with_its_threshold() -> None:
     whose = (("endpoint", "demo"), ("endpoint_name", "demo"), ("namespace", "default"))
-    prometheus = StubPrometheus([(whose, (None, 1, 1, None, 1))], [(whose, (1.0, 3.0, 2.5))])
+    prometheus = StubPrometheus([(whose, (1.0, 3.0, 2.5))])
     found = query_history(prometheus, BY_NAME["HighTTFT"], Scope("demo"), DEFAULT_SETTINGS, "1h")
-    assert [(one.whose, one.lasted) for one in found.episodes] == [("demo", "15 s")] * 2
-    assert found.episodes[0].since > found.episodes[1].since
     assert found.drawing.chart is not None
     assert [line.label for line in found.drawing.chart.lines] == ["demo", "Threshold"]
     assert "2.5 s" in found.drawing.chart.spoken
     assert "2 s" in found.drawing.chart.spoken
     assert 'endpoint="demo"' in prometheus.questions["value"]
-    assert 'alertname="HighTTFT"' in prometheus.questions["alerts"]
+
+
+def test_rule_history_lists_recorded_intervals_without_prometheus(settings: Any) -> None:
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="")
+    now = timezone.now()
+    begun = {"rule": "HighTTFT", "severity": "page", "seen_at": now}
+    for name, ago_s, length_s in (("demo", 3000, 40), ("well", 10_800, None), ("gone", 900, 75)):
+        started = now - timedelta(seconds=ago_s)
+        ended = started + timedelta(seconds=length_s) if length_s else None
+        fields = {"fingerprint": f"{name}{ago_s}", "started_at": started, "ended_at": ended}
+        AlertRecord.objects.create(**begun, **fields, endpoint=name, labels={"endpoint": name})
+    AlertRecord.objects.create(
+        **{**begun, "rule": "GPUHot"}, fingerprint="o", started_at=now, labels={}
+    )
+    make_endpoint("demo")
+    viewer = browser("viewer")
+    text = viewer.get(f"{ONE}past/?range=1h").text
+    assert "No Prometheus configured" in text
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", text)
+    shown = [re.sub("<[^>]+>", "", cell) for cell in cells]
+    assert list(zip(shown[::3], shown[2::3], strict=True)) == [
+        ("gone", "1 min 15 s"),
+        ("demo", "40 s"),
+        ("well", "3 h ongoing"),
+    ]
+    assert "gone" not in viewer.get(f"{ONE}past/?range=1h&endpoint=demo").text
 
 
 def test_history_of_a_custom_rule_has_a_series() -> None:
@@ -239,13 +263,13 @@ def test_history_queries_only_visible_endpoints() -> None:
     mine = Scope(among=("a", "b"))
     query_history(prometheus, BY_NAME["HighTTFT"], mine, DEFAULT_SETTINGS, "")
     assert 'endpoint=~"a|b"' in prometheus.questions["value"]
-    assert 'endpoint=~"a|b"' in prometheus.questions["alerts"]
     query_history(prometheus, BY_NAME["HighTTFT"], Scope(among=()), DEFAULT_SETTINGS, "")
     assert 'endpoint="-"' in prometheus.questions["value"]
     query_history(prometheus, BY_NAME["GPUHot"], mine, DEFAULT_SETTINGS, "")
     assert '"endpoint", "a"' in prometheus.questions["value"]
+    prometheus.questions = {}
     query_history(prometheus, BY_NAME["L2SlowGet"], mine, DEFAULT_SETTINGS, "")
-    assert "value" not in prometheus.questions
+    assert prometheus.questions == {}
     away = StubPrometheus(fault=Fault(FaultKind.UNREACHABLE, "It is away."))
     assert "It is away." in query_history(away, MINE, Scope(), DEFAULT_SETTINGS, "6h").why
 
