@@ -30,7 +30,7 @@ CONSOLE_GROUPS: Final = ("budget", "path")
 PLACEHOLDER: Final = re.compile(r"\{\{ *\$(?:labels\.([A-Za-z_]\w*)|value) *\}\}", re.ASCII)
 """What is replaced in the texts of user-written rules: `{{ $labels.pod }}` and `{{ $value }}`."""
 _VALUE: Final = "{{ $value | humanize }}"
-_WHOSE: Final = "{{ with $labels.endpoint }}{{ . }}: {{ end }}"
+_WHOSE: Final = "{{ with or $labels.endpoint $labels.endpoint_name }}{{ . }}: {{ end }}"
 RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
 BY_NAME: Final = {rule.name: rule for rule in RULES}
 

@@ -126,7 +126,9 @@ def test_texts_of_a_custom_rule_are_filled_in(tmp_path: Path) -> None:
     assert rule["annotations"]["description"] == (
         'Say {{ "{{" }} x }}. (now {{ $value | humanize }})'
     )
-    for labels, whose in (({"pod": "w-0"}, ""), ({"pod": "w-0", "endpoint": "demo"}, "demo: ")):
+    of_endpoint = ({"endpoint": "demo"}, {"endpoint_name": "demo"})
+    for more, whose in (({}, ""), *((more, "demo: ") for more in of_endpoint)):
+        labels = {"pod": "w-0", **more}
         series = ",".join(f'{name}="{value}"' for name, value in labels.items())
         fires = [{"severity": "ticket", "written_by": "user", **labels}]
         summary = "w-0 is at 3 of {{ quiet }}"
