@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from console.commandline import session
 from console.commandline.context import USAGE, CommandContext, CommandError
@@ -53,11 +54,19 @@ _COMMANDS = (
 
 
 class LatePositionals(argparse.ArgumentParser):
-    """Takes optional positionals after options, too: `start NAME --begin 1h replicas=3`.
+    """Takes optional positionals after options, too: `start NAME --begin 1h replicas=3`, and fields
+    on both sides of one.
 
     Before Python 3.13, argparse assigns nothing to `replicas=3`'s argument as soon as NAME is read,
     and then refuses the word.
     """
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        parsed, rest = super().parse_known_args(args, namespace)
+        fields = getattr(parsed, "fields", None)
+        if isinstance(fields, list) and not any(word.startswith("-") for word in rest):
+            parsed.fields, rest = [*fields, *rest], []
+        return parsed, rest
 
     def _match_arguments_partial(
         self, actions: Sequence[argparse.Action], arg_strings_pattern: str

@@ -58,6 +58,7 @@ def verbs(
         ("--begin", "2026-11-01T00:00Z", "replicas=3", "rate=2"),
         ("replicas=3", "rate=2", "--begin", "2026-11-01T00:00Z"),
         ("replicas=3", "--begin", "2026-11-01T00:00Z", "--wait"),
+        ("replicas=3", "--begin", "2026-11-01T00:00Z", "rate=2", "--wait", "cache.l1=1"),
         ("--begin", "2026-11-01T00:00Z"),
     ],
 )
@@ -66,6 +67,13 @@ def test_fields_follow_options_or_precede_them(words: tuple[str, ...]) -> None:
     assert found.name == "demo"
     assert found.begin == "2026-11-01T00:00Z"
     assert found.fields == [word for word in words if "=" in word]
+
+
+def test_unknown_option_is_no_field(capsys: Any) -> None:
+    for words in (("a=1", "--begin", "x", "b=2", "--odd"), ("a=1", "--odd")):
+        with pytest.raises(SystemExit):
+            parser.build_parser().parse_args(["endpoint", "whatif", "start", "demo", *words])
+        assert "--odd" in capsys.readouterr().err
 
 
 def test_fields_of_a_spec_are_words_or_options() -> None:
