@@ -122,7 +122,7 @@ def drift_orders(endpoint: Endpoint) -> QuerySet[DriftOrder]:
 
 
 def facts(endpoint: Endpoint) -> EndpointFacts:
-    placement = endpoint.parsed.placement
+    placement, status = endpoint.parsed.placement, getattr(endpoint, "status", None)
     return EndpointFacts(
         id=str(endpoint.pk),
         name=endpoint.name,
@@ -133,7 +133,8 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
         l1_tokens=_l1_tokens(endpoint.parsed),
         cluster_namespace=clusters.namespace(placement.cluster, placement.namespace),
         keys=tuple(selectors.key_facts(selectors.keys_of_endpoint(endpoint), timezone.now())),
-        url=getattr(getattr(endpoint, "status", None), "url", ""),
+        url=status.url if status else "",
+        wanted=status.wanted_replicas if status else None,
     )
 
 

@@ -20,7 +20,8 @@ class EndpointFacts:
     """Facts of an endpoint that its components need. `model_folder`: local model files, "" without
     any or for simulated workers, which have their own tokenizer. `cluster_namespace`: namespace of
     its objects, "" on this machine. `l1_tokens`: size of a worker's L1; 0: none, or the model's KV
-    bytes are unknown. `url`: for callers, as last observed.
+    bytes are unknown. `url`: for callers, as last observed. `wanted`: workers that an autoscaler
+    wants, None without one.
     """
 
     id: str
@@ -33,6 +34,7 @@ class EndpointFacts:
     cluster_namespace: str = ""
     l1_tokens: int = 0
     url: str = ""
+    wanted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

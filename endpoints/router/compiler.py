@@ -113,7 +113,7 @@ def _worker_section(
         # Used instead of a worker list.
         service = f"{endpoint.cluster_namespace}/{worker_service(endpoint.name)}:http"
         section: dict[str, Any] = {"discovery": {"endpointslices": [service]}}
-        limits = _admission(endpoint.spec, bool(state_store(endpoint.spec, installed)))
+        limits = _admission(endpoint, bool(state_store(endpoint.spec, installed)))
         return section | ({"admission": limits} if limits else {})
     return {
         "workers": [
@@ -129,14 +129,15 @@ def worker_service(endpoint: str) -> str:
     return f"{workload_name(endpoint)}-pods"
 
 
-def _admission(spec: EndpointSpec, shared: bool) -> dict[str, Any]:
+def _admission(endpoint: EndpointFacts, shared: bool) -> dict[str, Any]:
     """Return the limits per worker, divided among routers that do not share state."""
-    limits, routers = spec.limits, spec.routers
+    limits, routers = endpoint.spec.limits, endpoint.spec.routers
+    workers = endpoint.spec.replicas if endpoint.wanted is None else endpoint.wanted
     admission: dict[str, Any] = {}
     if limits.max_concurrent:
         admission["worker_max_in_flight"] = -(-limits.max_concurrent // (1 if shared else routers))
     if limits.max_queue >= 0:
-        admission["queue"] = {"depth": -(-limits.max_queue * max(spec.replicas, 1) // routers)}
+        admission["queue"] = {"depth": -(-limits.max_queue * max(workers, 1) // routers)}
     return admission
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpus_of
+from endpoints.spec.endpoint_spec import DEFAULT_ROUTERS, GIB, EndpointSpec, gpus_of
 
 THIS_MACHINE = "this-machine"
 """Instance type of the local machine, used for workers outside any cluster."""
@@ -88,7 +88,7 @@ def parse_stored_needs(spec: Mapping[str, Any]) -> Needs:
         tier=_tier(l2) if l2.get("enabled", _L2.enabled) else "",
         simulated=engine == "simulated",
         tags={str(key): str(value) for key, value in _of(spec, "tags").items()},
-        routers=router.get("replicas", _ROUTER.replicas) if placement.get("cluster") else 0,
+        routers=(router.get("replicas") or DEFAULT_ROUTERS) if placement.get("cluster") else 0,
         router_cpus=float(router.get("cpus", _ROUTER.cpus)),
         router_memory_bytes=int(router.get("memory_gib", _ROUTER.memory_gib) * GIB),
         settings=hashlib.sha256(json.dumps(alike).encode()).hexdigest()[:16],

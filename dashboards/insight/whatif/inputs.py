@@ -21,6 +21,7 @@ from dashboards.insight.whatif.model.analysis import Configuration
 from dashboards.insight.whatif.model.backtest import MIN_REQUESTS
 from dashboards.insight.whatif.model.calibration import MIN_SAMPLES
 from dashboards.insight.whatif.model.isolation import STRICTNESS
+from endpoints import selectors as endpoints
 from endpoints.fit.requirements import flag_values, worker_requirements
 from endpoints.models import Endpoint
 from endpoints.placement.capacity_check import check_capacity, stored_token_bytes
@@ -148,7 +149,7 @@ def present_values(endpoint: Endpoint) -> Values:
     return {
         "strategy": spec.routing.effective_strategy,
         "isolation": spec.routing.cache_isolation,
-        "replicas": max(spec.replicas, 1),
+        "replicas": max(endpoints.wanted_replicas(endpoint), 1),
         "routers": max(len(routing.routers(endpoint)), 1),
         "rate": 1.0,
         "speed": 1.0,

@@ -106,6 +106,13 @@ def test_limits_of_workers_are_shared_among_routers(
     assert compile_config(on_cluster(**changes), ()).get("admission") == expected
 
 
+def test_queue_follows_the_autoscaler() -> None:
+    endpoint = replace(on_cluster(limits__max_queue=3, replicas=3), wanted=8)
+    assert compile_config(endpoint, ())["admission"] == {"queue": {"depth": 12}}
+    asleep = compile_config(replace(endpoint, wanted=0), ())
+    assert asleep["admission"] == {"queue": {"depth": 2}}
+
+
 REDIS = {
     "cache.l2.enabled": True,
     "cache.l2.backend": "redis",

@@ -9,7 +9,7 @@ import pytest
 from console.catalogue.core.builtin import BUILTIN, GIB, Instance
 from dashboards.costs.formulas.price_terms import THIS_MACHINE, Needs, parse_stored_needs
 from dashboards.costs.formulas.savings import Counts, L2Cost, Rate, Share, costs, rate, split_shares
-from endpoints.spec.endpoint_spec import EndpointSpec, parse
+from endpoints.spec.endpoint_spec import DEFAULT_ROUTERS, EndpointSpec, parse
 
 DAY = 86_400.0
 COUNTS = Counts(
@@ -127,6 +127,7 @@ def test_router_price_is_listed_beside_the_worker_price() -> None:
     found = rate(needs(parse(spec)), BUILTIN)
     assert found.usd_hour == pytest.approx(7.09 / 4), "not in what a worker costs"
     assert found.routers_usd_hour == pytest.approx(7.09 * 3 * 1.6 / 48)
+    assert needs(parse(on("ml.g5.12xlarge"))).routers == DEFAULT_ROUTERS == 2
     local = needs(parse({**BASE, "resources": {"cpus": 2, "gpus": 0}}))
     assert local.routers == 0, "on this machine they run anyway"
 

@@ -20,6 +20,8 @@ def test_present_values_come_from_the_spec(endpoint: Endpoint) -> None:
     assert (found["strategy"], found["replicas"], found["routers"]) == ("prefixaware", 3, 1)
     assert found["l1_gib"] == found["l2_gib"] == 0
     assert found["price_usd_hour"] is None
+    endpoint.status.wanted_replicas = 7
+    assert inputs.present_values(endpoint)["replicas"] == 7, "the autoscaler's"
     limited = make_endpoint("flags", worker_args=["--max-num-seqs=8", "--speed=2"])
     assert inputs.engine_limits(limited.parsed).max_requests == 8
 
