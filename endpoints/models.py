@@ -117,6 +117,11 @@ class EndpointStatus(Observed):
     def __str__(self) -> str:
         return f"{self.endpoint_id}: {self.phase}"
 
+    @property
+    def caller_url(self) -> str:
+        """Return the address for callers; of an exposed endpoint the external one."""
+        return self.public_url or self.url
+
 
 class Replica(models.Model):
     """A worker as last observed. `restarts_ready`: restarts when it was last ready. `reason` and

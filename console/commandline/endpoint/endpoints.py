@@ -27,10 +27,10 @@ def _cells(one: dict[str, Any]) -> tuple[str, ...]:
         str(spec.get("engine", "")),
         one["phase"],
         one["reason"],
-        f"{one['ready_replicas']}/{one['replicas']}",
+        f"{one['ready_replicas']}/{one['wanted_replicas']}",
         # With routing off, the router still forwards requests, round-robin.
         routing.get("strategy", "") if routing.get("enabled", True) else "roundrobin",
-        one["url"],
+        one["public_url"] or one["url"],
     )
 
 
@@ -46,6 +46,7 @@ def format_endpoint(one: dict[str, Any]) -> str:
         f"  model {spec.get('model')}, engine {spec.get('engine')}, "
         f"generation {one['generation']} (observed {one['observed_generation']})",
         f"  url {one['url'] or 'not assigned yet'}",
+        *([f"  outside the cluster {one['public_url']}"] if one["public_url"] else []),
         *(
             f"  {_MARKS.get(step['state'], '?')} {step_label(step['code'])} "
             f"{step['message']}".rstrip()

@@ -49,7 +49,7 @@ def wait_until_phase(context: CommandContext, name: str, phase: str) -> str:
                 endpoint["observed_generation"] == endpoint["generation"]
                 and endpoint["phase"] == phase
             ):
-                return f"{name} is {phase}. {endpoint['url']}".rstrip()
+                return f"{name} is {phase}. {endpoint['public_url'] or endpoint['url']}".rstrip()
     except TimedOut:
         why = f"Timed out after {context.options['timeout']:.0f} s."
         raise CommandError(printer.with_last_state(why), TIMEOUT) from None

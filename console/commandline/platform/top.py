@@ -92,7 +92,7 @@ class Collector:
             "name": name,
             "phase": one["phase"],
             "ready": one["ready_replicas"],
-            "replicas": one["replicas"],
+            "replicas": one["wanted_replicas"],
             **{metric: metrics.get(metric, {}).get(name) for metric in _FLEET_PANELS},
             "ttft_p90_s": self._ttft(one) if metrics else None,
             "in_flight": in_flight,

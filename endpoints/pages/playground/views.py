@@ -104,7 +104,9 @@ def code(request: HttpRequest, name: str) -> HttpResponse:
         conversation.fields,
         conversation.prompt,
     )
-    code_snippets = snippets.snippets(here.status.url or "http://ROUTER", conversation.api, body)
+    code_snippets = snippets.snippets(
+        here.status.caller_url or "http://ROUTER", conversation.api, body
+    )
     return render(
         request, "playground/htmx/code.html", {"snippets": code_snippets, "endpoint": here}
     )

@@ -18,6 +18,7 @@ def state(observed: int, message: str) -> dict[str, Any]:
         "name": "demo",
         "phase": "Ready",
         "url": "http://r",
+        "public_url": "",
         "steps": [step],
         "generation": 2,
         "observed_generation": observed,

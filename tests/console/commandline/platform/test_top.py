@@ -29,8 +29,14 @@ WORKER = {
     "served": 10, "failures": 1, "last_error": "",
 }  # fmt: skip
 ENDPOINTS = [
-    {"name": "chat", "phase": "Ready", "ready_replicas": 2, "replicas": 2, "url": "http://r"},
-    {"name": "idle", "phase": "Paused", "ready_replicas": 0, "replicas": 0, "url": ""},
+    {
+        "name": "chat",
+        "phase": "Ready",
+        "ready_replicas": 2,
+        "wanted_replicas": 2,
+        "url": "http://r",
+    },
+    {"name": "idle", "phase": "Paused", "ready_replicas": 0, "wanted_replicas": 0, "url": ""},
 ]
 
 

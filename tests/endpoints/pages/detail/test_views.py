@@ -10,6 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from console.commandline.endpoint.endpoints import _cells, format_endpoint
 from endpoints.keys import storage
 from endpoints.keys.terms import KeyTerms
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
@@ -217,6 +218,26 @@ def test_live_part_is_a_fragment(page: Client, ready: Endpoint) -> None:
     assert "WorkersCrashLooping" in text
     assert "Boom &lt;x&gt;" in text
     assert "every 2s" in text
+
+
+def test_exposed_endpoint_is_called_at_its_external_address(page: Client, ready: Endpoint) -> None:
+    inside = "http://demo-router.llm.svc:8080"
+    outside = "https://models.example.org"
+    EndpointStatus.objects.update(public_url=outside, url=inside, wanted_replicas=5)
+    text = text_of(page.get("/endpoints/demo/live/"))
+    assert f'value="{outside}/v1"' in text
+    assert f"curl {outside}/v1/chat/completions" in text
+    assert f"Inside the cluster: <code>{inside}</code>" in text
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    code = page.post("/playground/endpoints/demo/code/", body, content_type="application/json")
+    assert outside in text_of(code)
+    assert inside not in text_of(code)
+    assert "2/5 worker" in text_of(page.post("/endpoints/bulk/", {"verb": "pause", "name": "demo"}))
+    document = page.get("/api/v1/endpoints/demo/").json()
+    shown = format_endpoint(document)
+    assert (inside in shown, outside in shown) == (True, True)
+    assert _cells(document)[-1] == outside
+    assert "2/5" in _cells(document)
 
 
 def test_all_events_are_on_a_separate_page(page: Client, ready: Endpoint) -> None:
