@@ -126,9 +126,22 @@ def scale(
     expected_generation: int | None = None,
     verb: str = "scale",
 ) -> Endpoint:
+    if verb == "scale":
+        teams.require_change(actor, name)
+        _expect_no_autoscaler(_get(name), replicas)
     return patch(
         actor, name, {"replicas": replicas}, expected_generation=expected_generation, verb=verb
     )
+
+
+def _expect_no_autoscaler(endpoint: Endpoint, replicas: Any) -> None:
+    """Raise ConflictError if another number would have no effect; 0 pauses."""
+    scaling, present = endpoint.parsed.scaling, endpoint.parsed.replicas
+    if scaling.enabled and present and replicas not in (0, "0"):
+        span = f"{scaling.min} to {scaling.max}"
+        message = f"An autoscaler sets the number of workers of {endpoint.name}: {span}."
+        remedy = "Change scaling.min or scaling.max, or set scaling.enabled to false."
+        raise ConflictError("autoscaled", message, remedy, field="replicas")
 
 
 def pause(actor: Actor, name: str) -> Endpoint:

@@ -11,6 +11,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from console.commandline.endpoint.endpoints import _cells, format_endpoint
+from endpoints import actions
+from endpoints.actions import _expect_no_autoscaler
 from endpoints.keys import storage
 from endpoints.keys.terms import KeyTerms
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
@@ -18,8 +20,9 @@ from endpoints.pages.editor.form_sections import groups
 from endpoints.pages.keys.views import PAGE
 from endpoints.prompt import client
 from endpoints.prompt.client import PromptAnswer, PromptRequest
+from endpoints.refusals import ConflictError
 from endpoints.spec.endpoint_spec import flatten, merge
-from tests.support.console import browser, make_endpoint, pretend_ready
+from tests.support.console import browser, make_endpoint, person, pretend_ready
 
 pytestmark = pytest.mark.django_db
 
@@ -275,6 +278,20 @@ def test_scale_pause_resume_rollback(page: Client, ready: Endpoint) -> None:
     assert Endpoint.objects.get().spec["replicas"] == 2
     text = text_of(page.get("/endpoints/demo/revisions/"))
     assert "rollback" in text
+
+
+def test_autoscaled_endpoint_is_not_scaled_by_hand(page: Client, ready: Endpoint) -> None:
+    Endpoint.objects.update(spec=ready.spec | {"scaling": {"enabled": True, "min": 1, "max": 9}})
+    settings = text_of(page.get("/endpoints/demo/settings/"))
+    assert "Autoscaled from 1 to 9 workers." in settings
+    assert 'id="scale-replicas"' not in settings
+    refused = page.post("/endpoints/demo/scale/", {"replicas": "5"}, follow=True)
+    assert "An autoscaler sets the number of workers of demo: 1 to 9." in text_of(refused)
+    assert Endpoint.objects.get().spec["replicas"] == 2
+    for replicas in (0, "0"):  # pauses
+        _expect_no_autoscaler(Endpoint.objects.get(), replicas)
+    with pytest.raises(ConflictError, match=r"scaling\.max"):
+        actions.scale(person("operator"), "demo", 5)
 
 
 def test_delete_needs_the_typed_name(page: Client, ready: Endpoint) -> None:
