@@ -1,6 +1,6 @@
 """Limits of an automatic calibration: idle workers, time, tokens, and the switch.
 
-Load is read from the endpoint's router, which sees every request of every caller.
+Load is read from the endpoint's routers, which see every request of every caller.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from dashboards.models import CalibrationEnd
 from endpoints.choices import Phase
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.prompt.client import PromptAnswer
-from routing.client import admin_client
-from routing.client.admin_client import RouterSilentError
+from endpoints.router import selectors as routing
 
-ROUTER_S = 1.0
 DEADLINE_S = 180.0
 REQUEST_S = 30.0
 MAX_TOKENS = 8000
@@ -27,7 +25,7 @@ MAX_TOKENS = 8000
 
 @dataclass(frozen=True, slots=True)
 class EndpointLoad:
-    """Load of an endpoint. `in_flight`: requests now; `served`: since the router started."""
+    """Load of an endpoint. `in_flight`: requests now; `served`: since the routers started."""
 
     in_flight: int
     served: int
@@ -37,16 +35,13 @@ ReadLoad = Callable[[Endpoint], EndpointLoad | None]
 
 
 def read_load(endpoint: Endpoint) -> EndpointLoad | None:
-    """Return None if the router does not answer."""
-    url = EndpointStatus.objects.values_list("admin_url", flat=True).get(endpoint=endpoint)
-    if not url:
-        return None
-    try:
-        workers = admin_client.workers(url, ROUTER_S)
-    except RouterSilentError:
+    """Return None unless all routers answer."""
+    workers = routing.workers(Endpoint.objects.select_related("status").get(pk=endpoint.pk))
+    if workers.error or workers.note:
         return None
     return EndpointLoad(
-        sum(worker.in_flight for worker in workers), sum(worker.served for worker in workers)
+        sum(worker.in_flight for worker in workers.found),
+        sum(worker.served for worker in workers.found),
     )
 
 

@@ -9,10 +9,7 @@ from dashboards.benchmarks.generator.job import RATE, TRACE, WORKLOADS, Job
 from dashboards.benchmarks.generator.workloads import Plan, plan_load
 from endpoints import selectors
 from endpoints.models import Endpoint
-from routing.client import admin_client
-from routing.client.admin_client import RouterSilentError
-
-DEADLINE_S = 0.5
+from endpoints.router import selectors as routing
 
 ENDS = {
     "duration_s": "the duration is reached",
@@ -24,8 +21,8 @@ ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class LoadedEndpoint:
-    """An endpoint under load. `in_flight`: current requests of other clients at its router; None if
-    unknown.
+    """An endpoint under load. `in_flight`: current requests of other clients at its routers; None
+    if unknown.
     """
 
     name: str
@@ -108,10 +105,6 @@ def summarize_job(job: Job) -> dict[str, Any]:
 
 
 def _query_in_flight(endpoint: Endpoint) -> int | None:
-    if not endpoint.status.admin_url:
-        return None
-    try:
-        workers = admin_client.workers(endpoint.status.admin_url, DEADLINE_S)
-    except RouterSilentError:
-        return None
-    return sum(worker.in_flight for worker in workers)
+    workers = routing.workers(endpoint)
+    unknown = workers.error or workers.note
+    return None if unknown else sum(worker.in_flight for worker in workers.found)

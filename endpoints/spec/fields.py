@@ -257,7 +257,7 @@ class EndpointFields:
     replicas: int = declare(
         1,
         "Replicas",
-        "Number of workers. 0 pauses the endpoint.",
+        "Number of workers; with autoscaling the initial one. 0 pauses the endpoint.",
         _LIVE,
         minimum=0,
         maximum=MAX_REPLICAS,

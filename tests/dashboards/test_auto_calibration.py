@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.utils import timezone
 from console.core import counters
 from dashboards import auto_calibration, calibration_guard, endpoint_runs
 from dashboards.auto_calibration import ATTEMPTS, DELAYS, find_due
+from dashboards.benchmarks import load_plan
 from dashboards.calibration_guard import EndpointLoad
 from dashboards.calibration_switches import set_default, set_endpoint
 from dashboards.costs.formulas.calibration import ROUNDS
@@ -21,6 +23,7 @@ from endpoints.models import Endpoint
 from endpoints.runs import RunState
 from tests.dashboards.costs.formulas.test_calibration import Worker
 from tests.dashboards.costs.prices.test_factors import endpoint, measured
+from tests.support.http_stub import http_stub
 from tests.support.people import Cast, cast
 
 pytestmark = pytest.mark.django_db
@@ -187,3 +190,20 @@ def test_failure_is_retried_with_growing_delays(people: Cast) -> None:
         assert due() == (attempt < ATTEMPTS - 1)
     Calibration.objects.update(created_at=now - timedelta(days=9))
     assert not due(), "no more attempts"
+
+
+def test_load_is_that_of_all_routers() -> None:
+    """On a cluster an endpoint has two by default; each knows its own requests."""
+    row = {"id": "w0", "url": "http://w", "state": "up", "in_flight": 2, "served": 5}
+    demo = ready()
+    with ExitStack() as stack:
+        pages = [{"/workers": (200, {"workers": [row | {"served": n}]})} for n in (5, 7)]
+        stubs = [stack.enter_context(http_stub(page)) for page in pages]
+        parts = {"router": {"admin_urls": [stub.url for stub in stubs]}}
+        type(demo.status).objects.filter(endpoint=demo).update(parts=parts)
+        assert calibration_guard.read_load(demo) == EndpointLoad(4, 12)
+        demo.status.refresh_from_db()
+        assert load_plan._query_in_flight(demo) == 4
+        stubs[1].answers["/workers"] = (503, "")
+        assert calibration_guard.read_load(demo) is None
+        assert load_plan._query_in_flight(demo) is None

@@ -16,8 +16,6 @@ DEADLINES = {
     "console.celery_watch": ("_BROKER_S",),
     "console.provisioners.local.programs": ("DEADLINE_S",),
     "dashboards.alerts.settings.rule_file": ("_ASK_S",),
-    "dashboards.benchmarks.load_plan": ("DEADLINE_S",),
-    "dashboards.calibration_guard": ("ROUTER_S",),
     "dashboards.prometheus.http.aws": ("_DEADLINE_S",),
     "dashboards.prometheus.http.session": ("_CONNECT_S",),
     "dashboards.prometheus.sources.diagnosis": ("_DEADLINE_S",),
