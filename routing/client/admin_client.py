@@ -65,9 +65,10 @@ def merge_workers(reports: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWork
         if before is None:
             merged[worker.id] = worker
             continue
-        worse = max(before, worker, key=lambda one: _rank(one.state))
+        worse = max(before, worker, key=_severity)
         merged[worker.id] = replace(
             worse,
+            slow_start=before.slow_start or worker.slow_start,
             in_flight=before.in_flight + worker.in_flight,
             pace=max(before.pace, worker.pace),
             served=before.served + worker.served,
@@ -78,8 +79,9 @@ def merge_workers(reports: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWork
     return tuple(merged.values())
 
 
-def _rank(state: str) -> int:
-    return STATES.index(state) if state in STATES else len(STATES)
+def _severity(worker: RouterWorker) -> tuple[int, bool]:
+    rank = STATES.index(worker.state) if worker.state in STATES else len(STATES)
+    return rank, worker.circuit not in ("", "closed")
 
 
 @dataclass(frozen=True, slots=True)

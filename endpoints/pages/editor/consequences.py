@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import ndiff
 
 from console.provisioners.base import ProvisionError, WorkloadSpec
+from endpoints import selectors
 from endpoints.models import Endpoint
 from endpoints.placement.preview import workload_of
 from endpoints.spec.endpoint_spec import EndpointSpec, FieldChange, diff, parse
@@ -51,7 +52,7 @@ def find_consequences(
     return Consequences(
         changes,
         _restarts(before, after) if changes else False,
-        present.parsed.replicas,
+        selectors.wanted_replicas(present),
         command(before, after),
         number,
         _without_fields(apart, diff(running, spec)) if running is not None else (),

@@ -28,7 +28,6 @@ from endpoints.router import selectors
 from routing.analysis.choices import RoutingDecision
 from routing.analysis.misses import explain_miss
 from routing.client import admin_client
-from routing.client.admin_client import RouterSilentError
 from routing.prompts.conversation import Conversation
 
 DEADLINE_S = 300.0
@@ -121,17 +120,16 @@ def prepare(endpoint: Endpoint, conversation: Conversation) -> PromptRequest:
 
 
 def _choose_by_strategy(endpoint: Endpoint, ask: PromptRequest, strategy: str) -> str:
-    """Return the worker this strategy would choose now, by the router's dry run."""
-    body: dict[str, Any] = {"model": ask.model, **ask.fields}
+    """Return the worker this strategy would choose now, by the dry run of a router."""
+    body = dict(ask.fields)
     body |= {"messages": list(ask.messages)} if ask.chat else {"prompt": ask.prompt}
-    try:
-        choice = admin_client.explain(
-            endpoint.status.admin_url, body, strategy=strategy, headers=ask.headers
-        )
-    except RouterSilentError as silence:
+    replies = selectors.explain(endpoint, body, strategy, ask.headers)
+    choice = next((reply.answer for reply in replies if reply.answer is not None), None)
+    if choice is None:
+        silence = admin_client.describe_missing(replies)
         remedy = "Choose the router's own strategy, or switch it on the Strategy tab."
-        raise Refused(Problem("route", strategy, silence.message, remedy, "refused")) from None
-    return str(choice.get("chosen") or "")
+        raise Refused(Problem("route", strategy, silence, remedy, "refused"))
+    return choice.chosen
 
 
 def count_tokens(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from endpoints.models import Endpoint, EndpointStatus
+from endpoints.pages.playground.answers import prepare
 from endpoints.router import selectors
 from routing.client import admin_client
+from routing.prompts.conversation import from_json
 from tests.endpoints.pages.routing.test_views import DECISION, WORKERS
 from tests.support.console import browser, make_endpoint, pretend_ready
 from tests.support.http_stub import HANG, Stub, http_stub
@@ -93,6 +96,25 @@ def test_worst_state_of_several_routers_is_shown() -> None:
     for reported in ([[up], [down]], [[down], [up]]):
         (worker,) = admin_client.merge_workers(reported)
         assert (worker.state, worker.last_error, worker.in_flight) == ("down", "refused", 2)
+
+
+def test_open_circuit_and_slow_start_at_any_router_are_shown() -> None:
+    calm = admin_client.RouterWorker("w", "u", "up", circuit="closed")
+    trial = replace(calm, circuit="half_open")
+    fresh = replace(calm, slow_start=True)
+    for reported in ([[calm], [trial], [fresh]], [[fresh], [trial], [calm]]):
+        (worker,) = admin_client.merge_workers(reported)
+        assert (worker.circuit, worker.slow_start) == ("half_open", True)
+
+
+def test_playground_dry_runs_at_the_router_that_responds(
+    demo_endpoint: Endpoint, both: list[Stub]
+) -> None:
+    EndpointStatus.objects.filter(pk=demo_endpoint.pk).update(url=both[1].url)
+    both[0].answers["/explain"] = (500, {})
+    endpoint = Endpoint.objects.select_related("status").get(pk=demo_endpoint.pk)
+    body = {"messages": [{"role": "user", "content": "x"}], "route": "roundrobin"}
+    assert prepare(endpoint, from_json(body)).pin == "demo-worker-1"
 
 
 def test_routers_are_queried_in_small_batches(demo_endpoint: Endpoint, both: list[Stub]) -> None:

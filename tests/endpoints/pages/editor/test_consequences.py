@@ -40,6 +40,12 @@ def test_restarts_equal_those_of_the_workload(
     assert found.workers == 2
 
 
+def test_workers_that_restart_are_those_an_autoscaler_set(demo_endpoint: Endpoint) -> None:
+    EndpointStatus.objects.update(wanted_replicas=5)
+    demo_endpoint.status.refresh_from_db()
+    assert of(demo_endpoint, {"resources": {"cpus": 2.0}}).workers == 5
+
+
 def test_incomplete_input_is_no_change(demo_endpoint: Endpoint) -> None:
     found = of(demo_endpoint, {"replicas": 1}, "replicas")
     assert found.changes == ()

@@ -201,7 +201,7 @@ def test_other_strategy_is_dry_run_first_and_its_worker_pinned(
 ) -> None:
     done = events(chat(browser("operator"), chat_request(route="roundrobin")))[-1][1]
     assert [p for _, p, _ in router.seen if p != "/metrics"][:2] == [
-        "/explain?strategy=roundrobin",
+        "/explain?strategy=roundrobin&key=console",
         "/v1/chat/completions",
     ]
     pins = [headers.get("x-emberline-pin") for headers in router.headers]
