@@ -178,6 +178,13 @@ def simulated_names(viewer: Somebody = None) -> list[str]:
     return list((simulated | running).distinct().order_by("name").values_list("name", flat=True))
 
 
+def uses_strategy(strategy: str) -> Q:
+    """Select by the strategy in effect, see `RoutingSpec.effective_strategy`."""
+    if strategy == "roundrobin":
+        return Q(spec__routing__strategy=strategy) | Q(spec__routing__enabled=False)
+    return Q(spec__routing__strategy=strategy, spec__routing__enabled=True)
+
+
 def on_cache_tier() -> QuerySet[Endpoint]:
     """Return the endpoints with L2 on a cache tier of ours; `parsed` names the tier."""
     return endpoints().filter(

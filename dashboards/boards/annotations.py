@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import Case, F, OuterRef, QuerySet, Subquery, TextField, Value, When
 from django.db.models.fields.json import KT
 from django.urls import reverse
 
@@ -33,6 +33,12 @@ _EVENTS = {
     str(EventKind.L2_LOST): "node",
     str(EventKind.L2_READY): "node",
 }
+# See `RoutingSpec.effective_strategy`.
+_STRATEGY = Case(
+    When(spec__routing__enabled=False, then=Value("roundrobin")),
+    default=KT("spec__routing__strategy"),
+    output_field=TextField(),
+)
 _NODES = ("cache-tier/", "cache-node/")
 _LABELS = ("alertname", "endpoint", "endpoint_name", "namespace", "worker", "pod")
 
@@ -80,9 +86,9 @@ def _list_revisions(
     rows = _filter_visible(Revision.objects.filter(created_at__range=(start, end)), viewer, scope)
     annotated = rows.annotate(
         name=F("endpoint__name"),
-        strategy=KT("spec__routing__strategy"),
+        strategy=_STRATEGY,
         replicas=KT("spec__replicas"),
-        old_strategy=Subquery(older.annotate(s=KT("spec__routing__strategy")).values("s")[:1]),
+        old_strategy=Subquery(older.annotate(s=_STRATEGY).values("s")[:1]),
         old_replicas=Subquery(older.annotate(r=KT("spec__replicas")).values("r")[:1]),
     ).values(
         *("created_at", "name", "number", "verb", "note", "author"),

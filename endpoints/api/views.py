@@ -65,7 +65,12 @@ def _phase_filter(value: str) -> Q:
 FILTERS = (
     Filter("search", ("name__icontains", "spec__model__icontains"), "Part of name or model."),
     Filter("phase", _phase_filter, "Filter by phase.", choices=[str(phase) for phase in Phase]),
-    Filter("strategy", "spec__routing__strategy", "Filter by strategy.", choices=STRATEGIES),
+    Filter(
+        "strategy",
+        selectors.uses_strategy,
+        "Filter by the strategy in effect: roundrobin with routing disabled.",
+        choices=STRATEGIES,
+    ),
     Filter("cluster", "spec__placement__cluster", "Filter by cluster."),
     Filter("team", "team__slug", "Filter by team slug."),
     Filter("model", "spec__model", "Filter by model, exact."),

@@ -15,7 +15,7 @@ from dashboards.insight.advisor.formulas import gains
 from dashboards.insight.advisor.formulas.gains import AdviceRow
 from dashboards.insight.advisor.models import Advice
 from endpoints import selectors as endpoints
-from endpoints.spec.endpoint_spec import flatten
+from endpoints.spec.endpoint_spec import flatten, parse
 
 _HARMLESS = ("routing.record_", "tags", "manifest")
 _TIER = "cache tier "  # prefix of a tier's fields
@@ -71,7 +71,8 @@ def _configuration(
     size = 0.0
     if spec is not None:
         size = spec.usable_bytes / GIB
-        if flat.get("cache.l2.enabled") and flat.get("cache.l2.tier") == name:
+        config = parse(revision.spec)
+        if config.needs_cache_tier and config.cache.l2.tier == name:
             flat |= {f"{_TIER}{field}": value for field, value in asdict(spec).items()}
     return TimedConfiguration(at, revision.number, flat, size, name if is_tier else "")
 

@@ -21,7 +21,6 @@ PAGE_SIZE = 50
 LONGEST = 200
 NONE_VALUE = "-"
 """URL value for no team or no cluster."""
-ROUND_ROBIN = "in-turn"
 
 SEVERITY = (
     Phase.FAILED,
@@ -67,7 +66,7 @@ class ListQuery:
         return cls(
             q=word("q"),
             phase=phase if phase in set(Phase) else "",
-            strategy=strategy if strategy in (*STRATEGIES, ROUND_ROBIN) else "",
+            strategy=strategy if strategy in STRATEGIES else "",
             cluster=word("cluster"),
             team=word("team"),
             model=word("model"),
@@ -127,10 +126,8 @@ def _conditions(wanted: ListQuery) -> list[Q]:
         conditions.append(Q(deleted_at__isnull=False))
     elif wanted.phase:
         conditions.append(Q(status__phase=wanted.phase, deleted_at__isnull=True))
-    if wanted.strategy == ROUND_ROBIN:
-        conditions.append(Q(spec__routing__enabled=False))
-    elif wanted.strategy:
-        conditions.append(Q(spec__routing__enabled=True, spec__routing__strategy=wanted.strategy))
+    if wanted.strategy:
+        conditions.append(selectors.uses_strategy(wanted.strategy))
     if wanted.cluster == NONE_VALUE:
         conditions.append(Q(spec__placement__cluster="") | Q(spec__placement__cluster__isnull=True))
     elif wanted.cluster:

@@ -56,10 +56,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[str, Any]:
     return {
         "phases": [str(phase) for phase in Phase],
-        "strategies": [
-            *((name, name) for name in STRATEGIES),
-            (list_query.ROUND_ROBIN, "round robin"),
-        ],
+        "strategies": STRATEGIES,
         "choices": list_query.choices(request.user),
         "columns": [(column, column in shown) for column in list_columns.columns()],
         "query": request.GET.urlencode(),

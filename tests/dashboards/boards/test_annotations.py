@@ -70,6 +70,8 @@ def test_revisions_of_users_and_automatic_rollbacks_are_annotated() -> None:
     actions.scale(alice, "demo", 3)
     wanted = {"enabled": True, "strategy": "kvaware"}
     actions.update(alice, "demo", {**spec, "replicas": 3, "routing": wanted}, note="try it")
+    routing = {"enabled": False, "strategy": "kvaware"}
+    actions.update(alice, "demo", {**spec, "replicas": 3, "routing": routing})
     actions.rollback(alice, "demo", 1)
     actions.pause(alice, "demo")
     found = list_shown_notes()
@@ -77,7 +79,8 @@ def test_revisions_of_users_and_automatic_rollbacks_are_annotated() -> None:
         ("deploy", "Created"),
         ("scale", "Scaled 1 → 3"),
         ("strategy", "Strategy prefixaware → kvaware: try it"),
-        ("rollback", "Rollback: revision 4"),
+        ("strategy", "Strategy kvaware → roundrobin"),
+        ("rollback", "Rollback: revision 5"),
         ("pause", "Paused"),
     }
     assert {note["who"] for note in found if note["kind"] != "deploy"} == {alice.username}

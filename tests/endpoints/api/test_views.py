@@ -327,6 +327,18 @@ def test_actions_check_the_role(data: dict[str, Any], charlie: Any) -> None:
             call()
 
 
+def test_list_is_filtered_by_the_strategy_in_effect(api: APIClient) -> None:
+    for name, routing in (
+        ("a", {"strategy": "kvaware"}),
+        ("b", {"strategy": "kvaware", "enabled": False}),
+        ("c", {"strategy": "roundrobin"}),
+    ):
+        make_endpoint(name, routing=routing)
+    for strategy, expected in (("kvaware", ["a"]), ("roundrobin", ["b", "c"]), ("session", [])):
+        page = api.get(f"{URL}?strategy={strategy}").json()
+        assert [endpoint["name"] for endpoint in page["results"]] == expected
+
+
 def test_list_needs_a_constant_number_of_queries(api: APIClient) -> None:
     def queries() -> int:
         with CaptureQueriesContext(connection) as caught:

@@ -18,6 +18,7 @@ from dashboards.insight.advisor.formulas.outcome import CAME, UNTOLD, WAITING
 from dashboards.insight.advisor.models import Advice
 from dashboards.insight.whatif.models import WhatIf
 from endpoints import actions
+from endpoints.models import Revision
 from tests.dashboards.insight.advisor.test_checks import APPLIED, Recording, recording
 from tests.support.console import browser, person
 
@@ -81,6 +82,20 @@ def test_the_size_of_the_tier_applies_a_row(with_l2: Advice, recording: Recordin
     assert (one["key"], one["tier"], one["verdict"]) == ("l2_gib=0.25", "default", WAITING)
     page = browser("viewer").get("/advisor/endpoints/demo/").content.decode()
     assert '<a href="/cache/default/">cache tier default</a>' in page
+
+
+def test_the_size_of_a_tier_that_l2_left_applies_no_row(
+    with_l2: Advice, recording: Recording
+) -> None:
+    recording.change(most=20)
+    l2 = {"backend": "redis", "url": "redis://cache.example:6379"}
+    left = actions.patch(person("operator"), "demo", {"cache": {"l2": l2}})
+    Revision.objects.filter(number=left.generation).update(
+        created_at=APPLIED - timedelta(minutes=30)
+    )
+    resize(ADVISED)
+    checks.check_all(timezone.now())
+    assert Advice.objects.get().applied == {}
 
 
 @pytest.mark.parametrize(
