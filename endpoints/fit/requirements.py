@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from endpoints.fit.estimate import BATCH_TOKENS, WorkerRequirements
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpu_resource
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec
 from endpoints.workload.worker_spec import KV_SHARE
 
 _ALIASES = {
@@ -19,10 +19,9 @@ _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "float32": 4.0}
 
 def worker_requirements(spec: EndpointSpec) -> WorkerRequirements:
     flags = flag_values(spec.worker_args)
-    _, count = gpu_resource(spec)
-    on_cpu = count == 0
+    on_cpu = spec.gpus == 0
     memory = int(spec.resources.memory_gib * GIB)
-    tensor = int(_number(flags.get("--tensor-parallel-size"), max(1, count)))
+    tensor = int(_number(flags.get("--tensor-parallel-size"), max(1, spec.gpus)))
     dtype = flags.get("--dtype", "float32" if on_cpu else "")
     kv = flags.get("--kv-cache-dtype", "float32" if on_cpu else "")
     return WorkerRequirements(

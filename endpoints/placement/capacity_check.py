@@ -20,7 +20,7 @@ from endpoints.fit import model_catalogue, requirements
 from endpoints.fit.estimate import Fit, FitVerdict, Machine, estimate
 from endpoints.fit.model_shape import ModelShape, from_config
 from endpoints.placement import installation
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpu_resource
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec
 
 LARGEST_CONFIG = 1_000_000
 _SIMULATED_TOKEN_BYTES = 46_080.0  # endpoints.simulated_worker
@@ -171,7 +171,7 @@ def _candidate_machines(spec: EndpointSpec) -> list[tuple[str, float | None, Mac
     if not spec.placement.cluster:
         return [("this machine", None, this_machine())]
     instance_types = instances_by_name()
-    pools = node_pools(spec.placement.cluster, gpus=gpu_resource(spec)[1] > 0)
+    pools = node_pools(spec.placement.cluster, gpus=spec.gpus > 0)
     candidates: list[tuple[str, float | None, Machine | None]] = []
     for name in spec.placement.instance_types or tuple(pools) or ("",):
         instance_type = instance_types.get(name)

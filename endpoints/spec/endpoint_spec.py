@@ -53,6 +53,11 @@ class EndpointSpec(EndpointFields):
         return self.engine == "simulated"
 
     @property
+    def gpus(self) -> int:
+        """Return the GPUs per worker; the pod's resources take precedence."""
+        return gpu_resource(self)[1]
+
+    @property
     def needs_cache_tier(self) -> bool:
         return self.cache.l2.enabled and self.cache.l2.backend == "tieredstorage"
 

@@ -15,7 +15,7 @@ from cachetier.rendering.render import render
 from cachetier.rendering.spec import L1, L2, CacheSpec, Rendered, Shape
 from cachetier.vllm_connector.settings import PASSWORD_ENV
 from console.provisioners.base import Probe, WorkloadSpec
-from endpoints.spec.endpoint_spec import GIB, EndpointSpec, gpu_resource
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec
 from endpoints.spec.validators import ANY_HOST, flag_of
 from endpoints.workload.model_source import model_source
 from endpoints.workload.worker_pod import (
@@ -100,7 +100,7 @@ def worker_spec(
         env=env,
         secret_env=secret,
         secrets_within=dict.fromkeys(secret, l2.folder) if l2 and l2.folder else {},
-        gpus=gpu_resource(spec)[1],
+        gpus=spec.gpus,
         cpus=spec.resources.cpus,
         memory_bytes=int(spec.resources.memory_gib * GIB),
         stop_grace_s=STOP_GRACE_S,
@@ -157,7 +157,7 @@ def _vllm(
         env["HF_HUB_OFFLINE"] = "1"
     if spec.on_cluster:
         env["PYTHONHASHSEED"] = "0"  # block hashes must be equal across replicas
-    if not gpu_resource(spec)[1]:
+    if not spec.gpus:
         env |= _cpu_env(spec)
     if spec.cache.l1.enabled:
         cache = _cache(spec, installation, l2)
@@ -183,7 +183,7 @@ _KV_EVENTS_CONFIG = {
 
 
 def _default_arguments(spec: EndpointSpec) -> list[str]:
-    gpus = gpu_resource(spec)[1]
+    gpus = spec.gpus
     pairs: list[tuple[str, ...]] = [("--shutdown-timeout", str(SHUTDOWN_S))]
     if spec.media_domains != (ANY_HOST,):
         pairs.append(("--allowed-media-domains", *(spec.media_domains or (NO_HOST,))))
@@ -230,7 +230,7 @@ def _cache(spec: EndpointSpec, installation: Installation, l2: L2Access | None) 
 
 
 def _shape(spec: EndpointSpec) -> Shape:
-    gpus = gpu_resource(spec)[1]
+    gpus = spec.gpus
     return Shape("cuda" if gpus else "cpu", max(1, gpus), block_tokens=_block_tokens(spec))
 
 

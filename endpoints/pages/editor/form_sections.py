@@ -206,7 +206,7 @@ def _source(spec: EndpointSpec) -> str:
 def _placement(spec: EndpointSpec) -> str:
     each = spec.resources
     words = f"{each.cpus:g} CPU, {each.memory_gib:g} GiB"
-    words += f", {each.gpus} GPU" if each.gpus else ""
+    words += f", {spec.gpus} GPU" if spec.gpus else ""
     return " · ".join([f"{words} per worker", *spec.placement.instance_types[:2]])
 
 

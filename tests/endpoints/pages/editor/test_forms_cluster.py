@@ -11,8 +11,11 @@ from django.test import Client
 from console.accounts.models import User
 from console.clusters import selectors as clusters
 from console.provisioners.kubernetes.api import capabilities as able
+from endpoints import actions
+from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
 from endpoints.pages.editor.form_fields import MARK
+from endpoints.pages.editor.form_sections import summarize_group
 from endpoints.pages.editor.forms import EndpointForm
 from endpoints.placement import spec_context
 from endpoints.spec.cluster_rules import ClusterFacts
@@ -45,6 +48,13 @@ def page(alice: User) -> Client:
 def typed(data: dict[str, Any], **more: str) -> dict[str, Any]:
     flat = {"name": data["name"], "model": "org/big", "engine": "simulated", "replicas": "1"}
     return {**flat, "cache.l1.enabled": "on", **{k.replace("__", "."): v for k, v in more.items()}}
+
+
+def test_gpus_named_by_the_pods_resources_are_shown(page: Client, data: dict[str, Any]) -> None:
+    pod = {"resources": {"limits": {"amd.com/gpu": 2}}}
+    made = actions.create(SYSTEM, merge(data, {"placement": {"cluster": "prod"}, "pod": pod}))
+    assert summarize_group("placement", made.parsed).endswith(", 2 GPU per worker")
+    assert "GiB, 2 GPU" in page.get(made.get_absolute_url()).text
 
 
 def test_cluster_fields_appear_with_a_cluster(page: Client, data: dict[str, Any]) -> None:
