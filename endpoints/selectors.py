@@ -34,6 +34,7 @@ class WorkerTarget:
     namespace: str
     worker: str
     simulated: bool
+    path: str = ""
 
 
 def endpoints(viewer: Somebody = None) -> QuerySet[Endpoint]:
@@ -155,8 +156,10 @@ def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:
 
 
 def prometheus_targets_workers() -> list[WorkerTarget]:
-    """Read without the endpoints' JSON: every scrape of the targets comes here."""
-    rows = Replica.objects.exclude(url="").order_by("name")
+    """Read without the endpoints' JSON: every scrape of the targets comes here. `path` is "" for
+    the default. Without those of endpoints that disable metrics.
+    """
+    rows = Replica.objects.exclude(url="").filter(_is_scraped("endpoint__spec")).order_by("name")
     return [
         WorkerTarget(
             address=urlsplit(url).netloc,
@@ -164,11 +167,23 @@ def prometheus_targets_workers() -> list[WorkerTarget]:
             namespace=NAMESPACE,
             worker=name,
             simulated=simulated,
+            path=path or "",
         )
-        for url, endpoint, name, simulated in rows.values_list(
-            "url", "endpoint__name", "name", "simulated"
+        for url, endpoint, name, simulated, path in rows.values_list(
+            "url", "endpoint__name", "name", "simulated", "endpoint__spec__monitoring__path"
         )
     ]
+
+
+def scraped() -> QuerySet[Endpoint]:
+    """Return the endpoints that do not disable metrics."""
+    return endpoints().filter(_is_scraped("spec"))
+
+
+def _is_scraped(spec: str) -> Q:
+    """Select without the endpoints that disable metrics; mostly specs lack the section."""
+    enabled = f"{spec}__monitoring__enabled"
+    return Q(**{enabled: True}) | Q(**{f"{enabled}__isnull": True})
 
 
 def simulated_names(viewer: Somebody = None) -> list[str]:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """Target that Prometheus scrapes. `address` is HOST:PORT, scraped at /metrics. Empty labels are
+    """Target that Prometheus scrapes. `address` is HOST:PORT, `path` "" /metrics. Empty labels are
     omitted.
     """
 
@@ -47,6 +47,7 @@ class ScrapeTarget:
     namespace: str = ""
     endpoint_name: str = ""
     pool: str = ""
+    path: str = ""
     cluster: str = ""  # for targets of no endpoint; not exported as a label
 
     def group(self) -> dict[str, object]:
@@ -56,6 +57,7 @@ class ScrapeTarget:
             "endpoint_name": self.endpoint_name,
             "pool": self.pool,
             "pod": self.pod,
+            "__metrics_path__": self.path,
         }
         return {
             "targets": [self.address],
@@ -102,7 +104,14 @@ class Phases(MetricsCollector[tuple[str, str, str]]):
 def list_targets() -> Iterator[ScrapeTarget]:
     """Yield every target with an address, ready or not, so that down targets appear as down."""
     for worker in endpoint_selectors.prometheus_targets_workers():
-        yield ScrapeTarget(worker.address, "vllm", worker.worker, worker.namespace, worker.endpoint)
+        yield ScrapeTarget(
+            worker.address,
+            "vllm",
+            worker.worker,
+            worker.namespace,
+            worker.endpoint,
+            path=worker.path,
+        )
     for router in routing_selectors.targets():
         # Router metrics carry `endpoint`; `endpoint_name` makes `up` uniform across jobs.
         pod = f"{router.endpoint}-router-{router.index}"

@@ -265,9 +265,9 @@ class RouterTarget:
 
 
 def targets() -> list[RouterTarget]:
-    """Return every endpoint's routers with an address, in one query."""
+    """Return the routers with an address of every endpoint with metrics, in one query."""
     router_targets = []
-    rows = endpoint_selectors.endpoints().select_related(None).select_related("status")
+    rows = endpoint_selectors.scraped().select_related(None).select_related("status")
     for endpoint in rows.only("name", "status__parts", "status__admin_url"):
         for index, url in enumerate(routers(endpoint)):
             address = urlsplit(url).netloc

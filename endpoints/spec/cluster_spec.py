@@ -348,7 +348,12 @@ class LimitsSpec:
 
 @dataclass(frozen=True, slots=True)
 class MonitoringSpec:
-    enabled: bool = declare(True, "Metrics", "Create scrape configuration for the pods.", _LIVE)
+    enabled: bool = declare(
+        True,
+        "Metrics",
+        "Prometheus scrapes the pods. Without it, boards, alerts and costs lack the endpoint.",
+        _LIVE,
+    )
     interval_s: int = declare(
         15, "Scrape interval (s)", "Of Prometheus.", _LIVE, minimum=5, maximum=300
     )

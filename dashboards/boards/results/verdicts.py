@@ -188,6 +188,8 @@ def _make_not_scraped_message(panel: Panel, job: JobTargets, last: float | None)
         )
         if panel.job == "l2":
             fix = f"An L2 tier starts with the first endpoint that enables L2. {fix}"
+        else:
+            fix += " Endpoints with metrics disabled (monitoring.enabled) are not scraped."
         return Message("warning", title, f"Prometheus scrapes no {many} here.", fix)
     away = f"the {singular}" if job.known == 1 else f"any of {job.known} {many}"
     fix = f"Check the {singular}'s state and log on the endpoint page."

@@ -185,6 +185,26 @@ class TestTargetContents:
         found = {one["labels"]["pod"]: one["targets"] for one in groups()}
         assert found == {"demo-router-0": ["127.0.0.1:9001"], "demo-router-1": ["127.0.0.1:9002"]}
 
+    def test_path_and_disabled_metrics_of_an_endpoint_apply(self) -> None:
+        clusters.add_cluster(person("admin"), "eu", {"kind": "in-cluster"})
+        for name, monitoring in (
+            ("plain", {"enabled": True, "interval_s": 30}),
+            ("other", {"enabled": True, "path": "/v2/metrics"}),
+            ("off", {"enabled": False}),
+        ):
+            pretend_ready(
+                make_endpoint(name, placement={"cluster": "eu"}, monitoring=monitoring),
+                admin_url="http://127.0.0.1:9001",
+                workers={f"{name}-worker-0": "http://127.0.0.1:20001"},
+            )
+        paths = {one["labels"]["pod"]: one["labels"].get("__metrics_path__") for one in groups()}
+        assert paths == {
+            "plain-router-0": None,
+            "plain-worker-0": "/metrics",
+            "other-router-0": None,
+            "other-worker-0": "/v2/metrics",
+        }
+
     def test_queries_do_not_grow_with_endpoints(self, django_assert_num_queries: Any) -> None:
         for name in ("a", "b", "c"):
             workers = {f"{name}-worker-{n}": f"http://127.0.0.1:2000{n}" for n in range(3)}
