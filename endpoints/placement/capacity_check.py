@@ -80,8 +80,8 @@ def format_params(params: int) -> str:
 
 def check_capacity(spec: EndpointSpec) -> CapacityReport:
     # An absolute path is in the pods' image, not on this machine.
-    in_image = spec.on_cluster and spec.model.startswith("/")
-    shape = None if in_image else model_shape(spec.model)
+    in_image = spec.on_cluster and spec.weights.startswith("/")
+    shape = None if in_image else model_shape(spec.weights)
     needs = requirements.worker_requirements(spec)
     where = _candidate_machines(spec)
     judged = tuple(
@@ -149,7 +149,7 @@ def stored_token_bytes(spec: EndpointSpec) -> float | None:
     """Return the bytes of a token's KV in a cache tier; None: the model's shape is unknown."""
     if spec.simulated:
         return _SIMULATED_TOKEN_BYTES
-    shape = model_shape(spec.model)
+    shape = model_shape(spec.weights)
     if shape is None:
         return None
     return shape.whole_kv_token_bytes(requirements.worker_requirements(spec).kv_each)

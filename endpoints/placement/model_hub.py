@@ -65,10 +65,7 @@ def is_hub_name(model: str) -> bool:
 
 def hub_name(spec: EndpointSpec) -> str:
     """Return the name that workers will download, "" if none or from a mirror."""
-    source = spec.source
-    name = spec.model
-    if source.type == "huggingface" and source.location:
-        name = source.location
+    source, name = spec.source, spec.weights
     if spec.simulated or source.type not in ("", "huggingface") or source.endpoint:
         return ""
     return name if is_hub_name(name) else ""

@@ -53,6 +53,12 @@ class EndpointSpec(EndpointFields):
         return self.engine == "simulated"
 
     @property
+    def weights(self) -> str:
+        """Return the name or path of the model that workers load; `model` may be another name."""
+        hub = self.source.location if self.source.type == "huggingface" else ""
+        return hub or self.model
+
+    @property
     def gpus(self) -> int:
         """Return the GPUs per worker; the pod's resources take precedence."""
         return gpu_resource(self)[1]

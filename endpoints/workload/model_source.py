@@ -91,7 +91,7 @@ def _self_downloading(spec: EndpointSpec) -> ModelSource:
 
 def _init_download(spec: EndpointSpec) -> ModelSource:
     source, path = spec.source, _path(spec)
-    model = source.location or spec.model
+    model = spec.weights
     step = InitStep(
         name="model-download",
         argv=("python3", "-c", DOWNLOAD, model, source.revision, path),

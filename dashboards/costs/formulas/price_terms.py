@@ -22,6 +22,7 @@ FOREIGN = "redis:"
 
 _PARSED = EndpointSpec(name="", model="")
 _L1, _L2, _OWN = _PARSED.cache.l1, _PARSED.cache.l2, _PARSED.resources
+_WEIGHTS = ("bucket", "file_system", "claim", "location")
 _OURS, _ROUTER = _L2.backend, _PARSED.router
 
 
@@ -59,7 +60,7 @@ def parse_stored_needs(spec: Mapping[str, Any]) -> Needs:
     """Read the JSON of an accepted spec; missing fields have their defaults."""
     cache, own = _of(spec, "cache"), _of(spec, "resources")
     l1, l2 = _of(cache, "l1"), _of(cache, "l2")
-    placement, pod = _of(spec, "placement"), _of(spec, "pod")
+    placement, pod, source = _of(spec, "placement"), _of(spec, "pod"), _of(spec, "source")
     types = placement.get("instance_types") or ()
     machine = THIS_MACHINE if not placement.get("cluster") else str(types[0]) if types else ""
     gpus = gpus_of(_of(pod, "resources"), own.get("gpus", _OWN.gpus))
@@ -77,6 +78,8 @@ def parse_stored_needs(spec: Mapping[str, Any]) -> Needs:
         0 if gpus else cpus,
         args,
         pod.get("image", ""),
+        # Where other weights than those named by `model` are.
+        *(str(source[name]) for name in _WEIGHTS if source.get(name)),
     ]
     return Needs(
         model=str(spec.get("model", "")),

@@ -32,6 +32,13 @@ def test_over_rest_with_numbers_and_formulas() -> None:
     assert (kv["value"], kv["formula"]) == (131_072, "2 x 32 layers x 8 KV heads x 128")
 
 
+@pytest.mark.parametrize("model", ["assistant", BASE["model"]])
+def test_weights_of_another_name_are_checked(model: str) -> None:
+    source = {"type": "huggingface", "location": "meta-llama/Llama-3.1-70B-Instruct"}
+    found = ask({**BASE, "model": model, "source": source}).json()
+    assert found["params"] == 70_553_706_496
+
+
 def test_routers_on_a_cluster_are_in_the_check_with_their_price() -> None:
     data = {
         **BASE,

@@ -116,6 +116,20 @@ def needs(spec: EndpointSpec) -> Needs:
     return parse_stored_needs(spec.to_dict())
 
 
+def test_endpoints_with_other_weights_of_one_name_share_no_calibration() -> None:
+    plain = on("ml.g5.12xlarge")
+    sources: list[dict[str, str]] = [
+        {},
+        {"type": "huggingface", "location": "org/other"},
+        {"type": "s3", "bucket": "models", "location": "a"},
+        {"type": "s3", "bucket": "models", "location": "b"},
+        {"type": "pvc", "claim": "weights"},
+    ]
+    settings = [needs(parse({**plain, "source": source})).settings for source in sources]
+    assert len(set(settings)) == len(sources)
+    assert needs(parse({**plain, "source": {"type": "huggingface"}})).settings == settings[0]
+
+
 def test_the_price_of_one_worker() -> None:
     found = rate(needs(parse(on("ml.g5.12xlarge", "ml.p5.48xlarge"))), BUILTIN)
     assert found.usd_hour == pytest.approx(7.09 / 4)
