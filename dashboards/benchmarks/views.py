@@ -137,7 +137,10 @@ def run(request: HttpRequest, name: str, run: UUID) -> HttpResponse:
 def abort(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
     row = _run(name, run)
     actions.abort(request.user, row)
-    messages.success(request, "The benchmark is being aborted; no more requests are sent.")
+    if row.live:
+        messages.success(request, "The benchmark is being aborted; no more requests are sent.")
+    else:
+        messages.info(request, "The benchmark had ended already; nothing was aborted.")
     return redirect(row)
 
 

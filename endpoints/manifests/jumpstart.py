@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from console.catalogue.core.builtin import BUILTIN, GIB
 from console.core.errors import Problem
 from endpoints.manifests.extensions import PREFIX, place_of
 from endpoints.manifests.objects import Manifest, Note, NoteMark
@@ -50,9 +51,22 @@ def fields(manifest: Manifest) -> dict[str, Any]:
         },
     }
     least, most = server.get("minAutoScaleReplicas", 1), server.get("maxAutoScaleReplicas", 1)
+    fields_read |= _resources(server["instanceType"])
     if most > least:
         fields_read |= {"scaling.enabled": True, "scaling.min": least, "scaling.max": most}
     return fields_read
+
+
+def _resources(name: str) -> dict[str, Any]:
+    """Return those of one worker per instance; half of the processors and memory is for others."""
+    instance = BUILTIN.get(name)
+    if instance is None:
+        return {}
+    return {
+        "resources.gpus": instance.gpus,
+        "resources.cpus": instance.vcpus / 2,
+        "resources.memory_gib": instance.memory_bytes / GIB / 2,
+    }
 
 
 def errors(manifest: Manifest) -> Iterator[Problem]:
@@ -90,9 +104,13 @@ def notes(manifest: Manifest) -> Iterator[Note]:
         if name in manifest.spec["server"]:
             path = f"spec.server.{name}"
             yield Note(path, "only_aws", "Has no effect here.", "", NoteMark.KEPT)
+    instance = manifest.spec["server"]["instanceType"]
+    applied = "the endpoint defaults apply"
+    if instance in BUILTIN:
+        applied = f"a worker requests all GPUs and half of the vCPUs and memory of {instance}"
     yield Note(
         "spec.server.instanceType",
         "resources_unsaid",
-        "The kind has no vCPUs, memory or GPUs: the endpoint defaults apply.",
+        f"The kind has no vCPUs, memory or GPUs: {applied}.",
         f"Set them with annotations, such as {place_of('resources.gpus')}.",
     )

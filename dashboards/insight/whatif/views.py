@@ -146,7 +146,10 @@ def compare(request: HttpRequest, name: str) -> HttpResponse:
 def cancel(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
     row = _run(name, run)
     actions.cancel(request.user, row)
-    messages.success(request, "The analysis is being cancelled.")
+    if row.live:
+        messages.success(request, "The analysis is being cancelled.")
+    else:
+        messages.info(request, "The analysis had ended already; nothing was cancelled.")
     return redirect(row)
 
 

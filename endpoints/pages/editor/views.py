@@ -64,7 +64,10 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
             expected_generation=generation_of(request),
             note=desk.sent.get("note", ""),
         )
-        messages.success(request, f"{name} saved; the rollout starts.")
+        if made.generation == endpoint.generation:
+            messages.info(request, f"No changes: {name} stays as it is.")
+        else:
+            messages.success(request, f"Changes to {name} are being applied.")
         return made
 
     if request.method != "POST":

@@ -209,6 +209,11 @@ def test_viewer_reads_and_starts_nothing() -> None:
         assert client.post(url, FORM).status_code == 403
 
 
+def test_abort_of_an_ended_run_says_so() -> None:
+    url = made(ready()).get_absolute_url()
+    assert "had ended already" in browser("operator").post(f"{url}abort/", follow=True).text
+
+
 def test_run_shows_its_result_and_its_caveats() -> None:
     run = made(ready())
     html = browser("viewer").get(run.get_absolute_url()).content.decode()

@@ -230,6 +230,16 @@ def test_jumpstart_takes_the_blocks_of_its_definition() -> None:
     assert not any(path.startswith(("cache.", "routing.")) for path in importer.flat(read(bare)))
 
 
+def test_jumpstart_requests_the_gpus_of_its_instance_type() -> None:
+    names = ("resources.gpus", "resources.cpus", "resources.memory_gib")
+    flat = importer.flat(read(JUMPSTART))
+    assert [flat[name] for name in names] == [1, 16, 64]
+    own = put(JUMPSTART, "metadata/annotations", {"emberline.dev/resources.cpus": "4"})
+    assert importer.flat(read(own))["resources.cpus"] == 4
+    unknown = importer.flat(read(put(JUMPSTART, "spec/server/instanceType", "ml.new.large")))
+    assert not unknown.keys() & set(names)
+
+
 # -- texts that are something else
 
 

@@ -159,6 +159,8 @@ def test_a_live_analysis_refreshes_itself_and_can_be_cancelled(queued: WhatIf) -
     client.post(f"{queued.get_absolute_url()}cancel/")
     queued.refresh_from_db()
     assert queued.state == RunState.CANCELLED
+    again = client.post(f"{queued.get_absolute_url()}cancel/", follow=True)
+    assert "had ended already" in again.text
     client.post(f"{queued.get_absolute_url()}delete/")
     assert not WhatIf.objects.exists()
     verbs = set(AuditEvent.objects.values_list("verb", flat=True))

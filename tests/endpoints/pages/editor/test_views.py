@@ -164,6 +164,12 @@ def test_yaml_alone_can_be_edited_and_saved(page: Client) -> None:
     assert Endpoint.objects.get().parsed.replicas == 3
 
 
+def test_saving_states_whether_anything_changes(page: Client, demo_endpoint: Endpoint) -> None:
+    for replicas, text in (("2", "No changes: demo"), ("3", "Changes to demo are being applied.")):
+        form = sent(page.get(EDIT), replicas=replicas)
+        assert text in page.post(EDIT, form, follow=True).text
+
+
 def test_fields_missing_in_yaml_get_defaults_and_the_manifest_stays(page: Client) -> None:
     base = {"name": "demo", "model": "smollm2-135m-instruct", "engine": "simulated"}
     kept = {"manifest": {"kind": "K"}, "replicas": 3}
