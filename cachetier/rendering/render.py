@@ -70,7 +70,13 @@ def _render_native(spec: CacheSpec) -> Rendered:
     if l2 is not None:
         if l2.url_file:
             raise RenderError("l2.url_file: only LMCache requires it: set l2.url and password_file")
-        target = L2Target(url=l2.url, model_id=l2.model_id, ttl_s=l2.ttl_s)
+        target = L2Target(
+            url=l2.url,
+            model_id=l2.model_id,
+            ttl_s=l2.ttl_s,
+            model_arguments=l2.model_arguments,
+            adapters=l2.adapters,
+        )
     try:
         config = kv_transfer_config(
             spec.l1.size_bytes,

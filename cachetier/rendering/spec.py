@@ -36,8 +36,9 @@ class L1:
 @dataclass(frozen=True, slots=True)
 class L2:
     """L2 cache of the workers to render. `url` is a `cachetier.client.node_list` URL. `model_id`
-    identifies the weights. `password_file` holds the password; `url_file` a whole URL with
-    password, needed by LMCache only.
+    identifies the weights, `model_arguments` and `adapters` what KV may depend on beside them (see
+    `L2Target`). `password_file` holds the password; `url_file` a whole URL with password, needed by
+    LMCache only.
     """
 
     url: str = ""
@@ -45,6 +46,8 @@ class L2:
     ttl_s: int = 0
     password_file: str = ""
     url_file: str = ""
+    model_arguments: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

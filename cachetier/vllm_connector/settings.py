@@ -31,13 +31,16 @@ LOAD_TIMEOUT_MS = 2000
 class L2Target:
     """L2 cache that a worker connects to. `model_id` identifies the weights (see `model_identity`):
     different models under one path need different namespaces. `ttl_s` 0 keeps values until
-    eviction.
+    eviction. `model_arguments` of vLLM change the KV of some models only; `adapters` are paths of
+    LoRA adapters, whose weights are not in vLLM's block hashes.
     """
 
     url: str
     model_id: str
     ttl_s: int = 0
     password_env: str = PASSWORD_ENV
+    model_arguments: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
 
 
 def kv_transfer_config(
@@ -76,7 +79,7 @@ def _tier_config(l2: L2Target) -> dict[str, object]:
         raise ValueError("the L2 URL must not contain credentials: vLLM prints it in its log")
     if not l2.model_id:
         raise ValueError("the L2 namespace needs the model's identity")
-    return {
+    config: dict[str, object] = {
         "type": "EmberlineL2Tier",
         "module_path": "cachetier.vllm_connector.tier",
         "url": l2.url,
@@ -86,6 +89,10 @@ def _tier_config(l2: L2Target) -> dict[str, object]:
         "lookup_timeout_ms": LOOKUP_TIMEOUT_MS,
         "load_timeout_ms": LOAD_TIMEOUT_MS,
     }
+    for name, values in (("model_arguments", l2.model_arguments), ("adapters", l2.adapters)):
+        if values:
+            config[name] = list(values)
+    return config
 
 
 _EDGE_BYTES = 1 << 20

@@ -41,7 +41,7 @@ from cachetier.vllm_connector.compat import (
 from cachetier.vllm_connector.lookups import LookupBoard, StepPauses
 from cachetier.vllm_connector.settings import LOAD_TIMEOUT_MS, LOOKUP_TIMEOUT_MS, PASSWORD_ENV
 from cachetier.vllm_connector.transfers import FinishedJob, Item, TransferPool
-from cachetier.vllm_connector.weights import weights_identity
+from cachetier.vllm_connector.weights import depends_on_arguments, weights_identity
 from cachetier.wire.envelope import block_key
 
 # Blocks per batch: large enough for throughput, small enough to spread over threads.
@@ -72,6 +72,8 @@ class EmberlineL2Tier(SecondaryTierManager):
         load_timeout_ms: int = LOAD_TIMEOUT_MS,
         threads: int = 4,
         max_store_bytes: int = 256 * 1024 * 1024,
+        model_arguments: Sequence[str] = (),
+        adapters: Sequence[str] = (),
     ) -> None:
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = Locality.REMOTE
@@ -81,7 +83,9 @@ class EmberlineL2Tier(SecondaryTierManager):
         self._ttl_s = ttl_s
         self._load_timeout_s = load_timeout_ms / 1000
         self._lookup_timeout_s = lookup_timeout_ms / 1000
-        self._namespace = self._make_namespace(offloading_spec, model_id, tenant)
+        self._namespace = self._make_namespace(
+            offloading_spec, model_id, tenant, model_arguments, adapters
+        )
         self._l2 = CachePool(
             Nodes.parse(url), os.environ.get(password_env, ""), on_change=log.warning
         )
@@ -104,7 +108,14 @@ class EmberlineL2Tier(SecondaryTierManager):
         self._reporter = stats.Reporter(self._l2, self._board)
         log.info("L2 at %s, namespace %s", self._l2, self._namespace)
 
-    def _make_namespace(self, spec: Any, model_id: str, tenant: str) -> str:
+    def _make_namespace(
+        self,
+        spec: Any,
+        model_id: str,
+        tenant: str,
+        model_arguments: Sequence[str],
+        adapters: Sequence[str],
+    ) -> str:
         if not model_id:
             raise ValueError("L2 needs model_id: two models would read each other's blocks")
         namespace_fields = namespace.facts(
@@ -117,10 +128,13 @@ class EmberlineL2Tier(SecondaryTierManager):
         )
         source = model_id.partition("#")[0]  # behind it: what else changes KV
         revision = source.rpartition("@")[2] if "@" in source else ""
-        weights = weights_identity(spec.config.model.name, revision)
-        return namespace.digest_facts(
-            {**namespace_fields, "page": page_layout(), "weights": weights}
-        )
+        model = spec.config.model.name
+        namespace_fields |= {"page": page_layout(), "weights": weights_identity(model, revision)}
+        if model_arguments and depends_on_arguments(model, revision):
+            namespace_fields["arguments"] = sorted(model_arguments)
+        if adapters:
+            namespace_fields["adapters"] = sorted(weights_identity(path) for path in adapters)
+        return namespace.digest_facts(namespace_fields)
 
     def on_new_request(self, req_context: ReqContext) -> Any:  # noqa: ARG002
         return RequestOffloadingContext()

@@ -22,6 +22,8 @@ RECORD = ".emberline-weights.json"
 _SUFFIXES = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 _SMALL = ("config.json", "adapter_config.json")
 _BLOB = re.compile(r"[0-9a-f]{64}")  # git-lfs: SHA-256 of the content
+# Kinds of rope and model whose KV depends on the longest context (`depends_on_arguments`).
+_LENGTH_BOUND = re.compile(r'type"\s*:\s*"(longrope|su|dynamic|llama4\w*)"')
 _READ_BYTES = 1 << 24
 _EDGE_BYTES = 1 << 20
 _Stamp = list[int]  # size, times of modification and of change in ns
@@ -40,6 +42,21 @@ def weights_identity(model: str, revision: str = "", cache: str = "") -> str:
     if snapshot is not None:
         return f"{snapshot.name}:{_folder_digest(snapshot)}"
     return f"{model}@{revision or 'main'}"
+
+
+def depends_on_arguments(model: str, revision: str = "", cache: str = "") -> bool:
+    """Return whether KV depends on `--max-model-len` or the generation configuration, by the
+    model's configuration; True if it is not on this machine.
+
+    The longest context decides the factors of vLLM's phi3_long_rope_scaled_rope.py and the
+    attention temperature of its llama4.py, which the generation configuration can set as well.
+    """
+    folder = Path(model) if Path(model).is_dir() else _find_snapshot(model, revision, cache)
+    try:
+        text = (folder / "config.json").read_text(encoding="utf-8") if folder else ""
+    except (OSError, ValueError):
+        text = ""
+    return not text or _LENGTH_BOUND.search(text) is not None
 
 
 def _find_snapshot(model: str, revision: str, cache: str) -> Path | None:

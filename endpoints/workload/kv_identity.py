@@ -1,14 +1,15 @@
 """What a worker's KV cache entries depend on beside weights and layout: its arguments.
 
 Two endpoints on one cache tier, or two revisions of one, may differ in arguments only. All are
-taken to change KV but those listed here, so that an unknown one separates caches.
+taken to change KV but those listed here, so that an unknown one separates caches. What depends on
+files that only the worker has, it decides itself: see `model_arguments` and `adapter_paths`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from endpoints.spec.endpoint_spec import EndpointSpec
 from endpoints.spec.validators import flag_of
@@ -24,16 +25,21 @@ _WITHOUT_EFFECT = frozenset(
         *("--distributed-executor-backend", "--enable-auto-tool-choice"),
         *("--enable-chunked-prefill", "--no-enable-chunked-prefill", "--enable-log-requests"),
         *("--enable-lora", "--enable-request-id-headers", "--enforce-eager"),
-        *("--generation-config", "--gpu-memory-utilization", "--kv-cache-memory-bytes"),
-        *("--load-format", "--lora-modules", "--max-cpu-loras", "--max-logprobs"),
-        *("--max-lora-rank", "--max-loras", "--max-model-len", "--max-num-batched-tokens"),
-        *("--max-num-seqs", "--num-gpu-blocks-override", "--otlp-traces-endpoint"),
-        *("--override-generation-config", "--pipeline-parallel-size", "--reasoning-parser"),
+        *("--gpu-memory-utilization", "--kv-cache-memory-bytes", "--load-format"),
+        *("--max-cpu-loras", "--max-logprobs", "--max-lora-rank", "--max-loras"),
+        *("--max-num-batched-tokens", "--max-num-seqs", "--num-gpu-blocks-override"),
+        *("--otlp-traces-endpoint", "--pipeline-parallel-size", "--reasoning-parser"),
         *("--return-tokens-as-token-ids", "--scheduling-policy", "--seed", "--shutdown-timeout"),
         *("--swap-space", "--tensor-parallel-size", "--tool-call-parser", "--tool-parser-plugin"),
         *("--trust-remote-code", "--uvicorn-log-level"),
     )
 )
+# Rope and attention of some models depend on them; the worker knows whether its own does.
+_OF_SOME_MODELS = frozenset(
+    ("--max-model-len", "--generation-config", "--override-generation-config")
+)
+_RANDOM_WEIGHTS = "--load-format=dummy"
+_ADAPTERS = "--lora-modules"
 
 
 def kv_identity(spec: EndpointSpec, weights: str) -> str:
@@ -55,12 +61,48 @@ def kv_identity(spec: EndpointSpec, weights: str) -> str:
 
 def kv_arguments(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that may change KV, each as one text, in order of their flags."""
-    options: list[str] = []
+    apart = _WITHOUT_EFFECT | _OF_SOME_MODELS | {_ADAPTERS}
+    options = [(flag, "=".join((flag, *values))) for flag, values in _options(arguments)]
+    return sorted(text for flag, text in options if flag not in apart or text == _RANDOM_WEIGHTS)
+
+
+def model_arguments(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that change the KV of some models only, such as long contexts."""
+    return sorted(
+        "=".join((flag, *values)) for flag, values in _options(arguments) if flag in _OF_SOME_MODELS
+    )
+
+
+def adapter_paths(arguments: Sequence[str]) -> list[str]:
+    """Return the paths of the LoRA adapters with which the worker starts. vLLM's block hashes
+    contain the path, not the weights behind it.
+    """
+    items = [item for flag, values in _options(arguments) if flag == _ADAPTERS for item in values]
+    return sorted({_adapter_path(item) for item in items if item})
+
+
+def _adapter_path(item: str) -> str:
+    """Return the path in `name=path` or in JSON; other text as it is, which vLLM refuses."""
+    if "=" in item and "," not in item:
+        return item.partition("=")[2]
+    try:
+        document = json.loads(item)
+    except ValueError:
+        return item
+    return str(document.get("path")) if isinstance(document, dict) else item
+
+
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each flag with its values."""
+    flag, values = "", list[str]()
     for argument in arguments:
-        flag = flag_of(argument)
-        if not flag and options:
-            options[-1] = f"{options[-1]}={argument}"
-        else:
-            _, is_joined, value = argument.partition("=")
-            options.append(f"{flag}={value}" if is_joined else flag)
-    return sorted(option for option in options if option.partition("=")[0] not in _WITHOUT_EFFECT)
+        named = flag_of(argument)
+        if not named:
+            values.append(argument)
+            continue
+        if flag:
+            yield flag, values
+        _, is_joined, value = argument.partition("=")
+        flag, values = named, [value] if is_joined else []
+    if flag:
+        yield flag, values

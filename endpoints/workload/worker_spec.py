@@ -17,6 +17,7 @@ from cachetier.vllm_connector.settings import PASSWORD_ENV
 from console.provisioners.base import Probe, WorkloadSpec
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec
 from endpoints.spec.validators import ANY_HOST, flag_of
+from endpoints.workload.kv_identity import adapter_paths, model_arguments
 from endpoints.workload.model_source import model_source
 from endpoints.workload.worker_pod import (
     HTTP_PORT,
@@ -218,15 +219,17 @@ def _block_tokens(spec: EndpointSpec) -> int:
 
 def _cache(spec: EndpointSpec, installation: Installation, l2: L2Access | None) -> Rendered:
     l1 = spec.cache.l1
-    return render(
-        CacheSpec(
-            L1(l1.size_bytes, l1.policy, l1.chunk_tokens),
-            None
-            if l2 is None
-            else L2(l2.url, installation.model_id, spec.cache.l2.ttl_s, l2.password_file),
-            _shape(spec),
+    shared = None
+    if l2 is not None:
+        shared = L2(
+            l2.url,
+            installation.model_id,
+            spec.cache.l2.ttl_s,
+            l2.password_file,
+            model_arguments=tuple(model_arguments(spec.worker_args)),
+            adapters=tuple(adapter_paths(spec.worker_args)),
         )
-    )
+    return render(CacheSpec(L1(l1.size_bytes, l1.policy, l1.chunk_tokens), shared, _shape(spec)))
 
 
 def _shape(spec: EndpointSpec) -> Shape:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,14 @@ GOLDEN = """
 def test_golden() -> None:
     made = kv_transfer_config(512 * 1024 * 1024, "arc", TARGET, "cpu", chunk_tokens=64)
     assert made == json.loads(GOLDEN)
+
+
+def test_what_the_worker_decides_is_passed_where_it_is_set() -> None:
+    target = replace(TARGET, model_arguments=("--max-model-len=9",), adapters=("/a", "/b"))
+    extra: Any = kv_transfer_config(1, "lru", target, "cpu")["kv_connector_extra_config"]
+    (tier,) = extra["secondary_tiers"]
+    assert tier["model_arguments"] == ["--max-model-len=9"]
+    assert tier["adapters"] == ["/a", "/b"]
 
 
 def test_l1_alone_has_no_secondary_tier_and_the_vllm_chunk() -> None:

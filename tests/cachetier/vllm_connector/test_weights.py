@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cachetier.vllm_connector import weights
-from cachetier.vllm_connector.weights import RECORD, weights_identity
+from cachetier.vllm_connector.weights import RECORD, depends_on_arguments, weights_identity
 
 SIZE = 3 << 20
 
@@ -138,3 +138,29 @@ def test_without_blake3_another_digest_is_used(
     (model / RECORD).unlink()
     monkeypatch.setitem(__import__("sys").modules, "blake3", None)
     assert weights_identity(str(model)) != before, "its name is part of the digest"
+
+
+@pytest.mark.parametrize(
+    ("config", "depends"),
+    [
+        ({"model_type": "qwen3", "max_position_embeddings": 32768}, False),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, False),
+        ({"quantization_config": {"activation_scheme": "dynamic"}}, False),
+        ({"rope_scaling": {"type": "longrope", "long_factor": [1.0]}}, True),
+        ({"rope_scaling": {"type": "su"}}, True),
+        ({"text_config": {"rope_parameters": {"rope_type": "dynamic"}}}, True),
+        ({"model_type": "llama4"}, True),
+        ({"text_config": {"model_type": "llama4_text"}}, True),
+    ],
+)
+def test_models_whose_kv_depends_on_the_longest_context(
+    model: Path, config: dict[str, object], depends: bool
+) -> None:
+    (model / "config.json").write_text(json.dumps(config, indent=2))
+    assert depends_on_arguments(str(model)) is depends
+
+
+def test_unknown_model_depends(model: Path, tmp_path: Path) -> None:
+    (model / "config.json").unlink()
+    assert depends_on_arguments(str(model))
+    assert depends_on_arguments("org/model", cache=str(tmp_path))

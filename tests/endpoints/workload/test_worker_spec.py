@@ -60,11 +60,10 @@ def test_golden(data: dict[str, Any], name: str) -> None:
 
 
 def test_cache_configuration_comes_from_cachetier(data: dict[str, Any]) -> None:
+    target = L2Target(L2.url, "sha256:abc", 3600, model_arguments=("--max-model-len=2048",))
     for name, expected in {
         "vllm_l1": kv_transfer_config(GIB // 2, "arc", None, "cpu", chunk_tokens=64),
-        "vllm_l1_l2": kv_transfer_config(
-            GIB // 2, "lru", L2Target(L2.url, "sha256:abc", 3600), "cpu", chunk_tokens=32
-        ),
+        "vllm_l1_l2": kv_transfer_config(GIB // 2, "lru", target, "cpu", chunk_tokens=32),
     }.items():
         argv = made(data, name).argv
         assert json.loads(argv[argv.index("--kv-transfer-config") + 1]) == expected
