@@ -94,7 +94,10 @@ class CacheClient:
         redirects: Redirects | None = None,
         asking: bool = False,
     ) -> list[KeyOutcome]:
-        """Fill each view with its key's body; views with another outcome than OK are undefined."""
+        """Fill each view with its key's body; views with another outcome than OK are undefined.
+
+        Corrupt values are deleted: stores keep what is there, so nothing else would replace them.
+        """
 
         def talk(connection: Connection, outcomes: list[KeyOutcome], deadline: float) -> None:
             leased = self._load_shared(connection, items, deadline)
@@ -109,6 +112,9 @@ class CacheClient:
                 outcomes.append(
                     replies.read_load_reply(connection, key, target, redirects, deadline)
                 )
+            results = zip(items, outcomes, strict=True)
+            corrupt = [key for (key, _), outcome in results if outcome is KeyOutcome.CORRUPT]
+            _delete(connection, corrupt, asking, deadline)
 
         size = items[0][1].nbytes if items else 0
         return self._run("load", len(items), talk, timeout_s, size)
@@ -308,6 +314,17 @@ class CacheClient:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+
+def _delete(connection: Connection, keys: Sequence[bytes], asking: bool, deadline: float) -> None:
+    if not keys:
+        return
+    ask = _ASKING if asking else b""
+    connection.send([b"".join(ask + command(b"DEL", key) for key in keys)], deadline)
+    for _ in keys:
+        _skip_asking_reply(connection, asking, deadline)
+        with contextlib.suppress(ReplyError):  # such as an ACL without DEL
+            connection.read_integer(deadline)
 
 
 def _skip_ok(connection: Connection, deadline: float) -> None:

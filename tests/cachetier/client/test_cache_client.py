@@ -106,6 +106,9 @@ def test_corrupt_value_does_not_affect_its_batch(
     outcomes = client.load(pairs(keys, places), LONG_S)
     assert outcomes == [KeyOutcome.OK, KeyOutcome.CORRUPT, KeyOutcome.OK]
     assert (places[0], places[2]) == (bodies[0], bodies[2])
+    assert client.store(pairs(keys, bodies), 60, LONG_S) == [KeyOutcome.OK] * 3
+    assert client.load(pairs(keys, places), LONG_S) == [KeyOutcome.OK] * 3, "it was replaced"
+    assert places == bodies
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, ROW, ROW + 63, ROW + 65, ROW * 2])
@@ -117,6 +120,26 @@ def test_value_of_another_length_is_corrupt(
     client.store([(after, rows(1)[0])], 60, LONG_S)
     outcomes = client.load(pairs([key, after], empty(2)), LONG_S)
     assert outcomes == [KeyOutcome.CORRUPT, KeyOutcome.OK]
+    assert client.exists([key, after], LONG_S) == [KeyOutcome.MISSING, KeyOutcome.OK]
+
+
+def test_user_who_may_not_delete_reads_on(
+    cache: CacheNode | Valkey, client: CacheClient, raw: redis.Redis
+) -> None:
+    if isinstance(cache, CacheNode):
+        with pytest.raises(redis.ResponseError):  # it has no permissions by command
+            raw.execute_command("ACL", "SETUSER", "default", "-del")
+        return
+    key, after = b"not-a-block:" + fresh(1)[0], fresh(1)[0]
+    raw.set(key, b"x" * ROW)
+    client.store([(after, rows(1)[0])], 60, LONG_S)
+    raw.execute_command("ACL", "SETUSER", "default", "-del")
+    try:
+        for _ in range(2):
+            outcomes = client.load(pairs([key, after], empty(2)), LONG_S)
+            assert outcomes == [KeyOutcome.CORRUPT, KeyOutcome.OK]
+    finally:
+        raw.execute_command("ACL", "SETUSER", "default", "+del")
 
 
 def test_many_threads_share_one_client(client: CacheClient) -> None:
