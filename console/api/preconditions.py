@@ -2,14 +2,15 @@
 
 An ETag is `"GENERATION-DIGEST"` for objects with a generation, else `"DIGEST"`, over the response
 bytes. `If-None-Match` omits the body of a byte-identical response. `If-Match` compares only the
-generation (the spec), so that status changes do not reject a write.
+generation (the spec), so that status changes do not reject a write. `"STABLE-DIGEST"` has a digest
+of the fields that no use of the object changes, which is compared instead.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -23,7 +24,9 @@ from rest_framework.response import Response
 from console.core.errors import STALE, Problem, Refused
 
 _OWN_ETAG = re.compile(r'(?:W/)?"?(?:(\d{1,18})(?:-[0-9a-f]{16})?)"?')
-_DIGEST = re.compile(r'(?:W/)?"(?:\d{1,18}-)?([0-9a-f]{16})"')
+_DIGEST = re.compile(r'(?:W/)?"(?:\d{1,18}-)?([0-9a-f]{16})(?:-[0-9a-f]{16})?"')
+# Changed by uses of an object, or in the response to its creation only.
+_PASSING = ("last_login", "last_used_at", "password", "token")
 
 
 def with_generation(response: Response, generation: int) -> Response:
@@ -70,9 +73,19 @@ def require_match(
 
 
 def _compare(request: Request, mark: str, data: Any) -> None:
-    now = request.accepted_renderer.render(data, request.accepted_media_type, {})
-    if mark != digest(now if isinstance(now, bytes) else now.encode()):
+    stable = _without_passing(data) if isinstance(data, dict) else data
+    if mark != _rendered_digest(request, stable):
         raise stale_error("The object was changed meanwhile.")
+
+
+def _without_passing(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in _PASSING}
+
+
+def _rendered_digest(accepted: Any, data: Any) -> str:
+    """`accepted`: request or response after content negotiation."""
+    text = accepted.accepted_renderer.render(data, accepted.accepted_media_type, {})
+    return digest(text if isinstance(text, bytes) else text.encode())
 
 
 def stale_error(message: str) -> Refused:
@@ -87,9 +100,12 @@ def digest(content: bytes) -> str:
 def set_etag(response: HttpResponseBase) -> None:
     """Set the ETag of a non-streaming response."""
     if isinstance(response, HttpResponse) and not response.has_header("ETag"):
-        generation = generation_of(response)
+        compared: Any = generation_of(response)
+        data = getattr(response, "data", None)
+        if compared is None and isinstance(data, dict) and not data.keys().isdisjoint(_PASSING):
+            compared = _rendered_digest(response, _without_passing(data))
         mark = digest(response.content)
-        response.headers["ETag"] = f'"{mark}"' if generation is None else f'"{generation}-{mark}"'
+        response.headers["ETag"] = f'"{mark}"' if compared is None else f'"{compared}-{mark}"'
 
 
 def not_modified(response: HttpResponseBase, if_none_match: str) -> HttpResponseBase:

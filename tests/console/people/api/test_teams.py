@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.test import Client
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from console.accounts.credentials import make_system_user
@@ -30,11 +32,15 @@ def test_people(people: Cast) -> None:
     assert User.objects.get(username="erin").check_password(made.json()["password"])
     read = ada.get("/api/v1/users/erin/")
     assert (read.json()["role"], "password" in read.json()) == ("operator", False)
-    etag = read.headers["ETag"]
+    assert Client().login(username="erin", password=made.json()["password"])
+    assert ada.get("/api/v1/users/erin/").headers["ETag"] != read.headers["ETag"]
+    etag = made.headers["ETag"]
     changed = ada.patch("/api/v1/users/erin/", {"role": "viewer"}, headers={"If-Match": etag})
-    assert changed.json()["role"] == "viewer"
-    stale = ada.patch("/api/v1/users/erin/", {"role": "admin"}, headers={"If-Match": etag})
-    assert (stale.status_code, stale.json()["code"]) == (412, "stale")
+    assert changed.json()["role"] == "viewer", "a sign-on is no change"
+    for earlier in (etag, read.headers["ETag"]):
+        match = {"If-Match": earlier}
+        stale = ada.patch("/api/v1/users/erin/", {"role": "admin"}, headers=match)
+        assert (stale.status_code, stale.json()["code"]) == (412, "stale")
     assert ada.patch("/api/v1/users/erin/", {"active": False}).json()["active"] is False
     assert ada.post("/api/v1/users/erin/password/").json()["password"]
     listed = ada.get("/api/v1/users/?active=false").json()["results"]
@@ -126,7 +132,9 @@ def test_tokens_are_private_except_for_admins(teams: Teams, people: Cast) -> Non
     assert (larger.status_code, larger.json()["field"]) == (400, "role")
     other = erin.post("/api/v1/tokens/", {"name": "x", "role": "viewer", "user": "ada"})
     assert (other.status_code, other.json()["code"]) == (400, "not_yours")
-    assert api(people.ada).delete(f"/api/v1/tokens/{pk}/").status_code == 204
+    ApiToken.objects.update(last_used_at=timezone.now())
+    match = {"If-Match": made.headers["ETag"]}
+    assert api(people.ada).delete(f"/api/v1/tokens/{pk}/", headers=match).status_code == 204
     assert not ApiToken.objects.exists()
 
 
