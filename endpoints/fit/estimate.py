@@ -46,13 +46,14 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """Requirements of one worker, which uses `tensor` x `pipeline` GPUs. `max_context` 0: the
-    model's maximum. `memory_bytes` excludes `l1_bytes`. `kv_bytes` fixes the KV memory (CPU); 0
+    """Requirements of one worker, which uses `tensor` x `pipeline` x `data` GPUs. `max_context` 0:
+    the model's maximum. `memory_bytes` excludes `l1_bytes`. `kv_bytes` fixes the KV memory (CPU); 0
     derives it from `utilization`.
     """
 
     tensor: int = 1
     pipeline: int = 1
+    data: int = 1
     max_context: int = 0
     utilization: float = 0.92
     kv_each: float = 2.0
@@ -128,8 +129,12 @@ def _estimate_on_gpus(
     shape: ModelShape, machine: Machine, worker: WorkerRequirements, weights: int
 ) -> Fit:
     ranks = worker.tensor * worker.pipeline
-    if ranks > machine.gpus:
-        return Fit(FitVerdict.DOES_NOT_FIT, findings=(_too_many_gpus(machine, ranks),))
+    if ranks * worker.data > machine.gpus:
+        finding = _too_many_gpus(machine, ranks * worker.data)
+        return Fit(FitVerdict.DOES_NOT_FIT, findings=(finding,))
+    if worker.data > 1:  # experts are split over all GPUs, the rest of the weights is not
+        text = "The memory of data parallel engines is not estimated."
+        return _unknown("worker_args", text, "The capacity is not checked before the start.")
     if shape.heads % worker.tensor:
         return Fit(FitVerdict.DOES_NOT_FIT, findings=(_uneven_heads(shape, worker),))
     each_weights = weights / ranks
@@ -161,8 +166,9 @@ def _estimate_on_gpus(
 
 def _estimate_on_cpu(shape: ModelShape, worker: WorkerRequirements, weights: int) -> Fit:
     token = shape.kv_token_bytes(worker.kv_each)
-    capacity = int(worker.kv_bytes / token) // BLOCK * BLOCK
-    need = weights + worker.kv_bytes + CPU_RUNTIME_BYTES
+    capacity = int(worker.kv_bytes / worker.data / token) // BLOCK * BLOCK
+    weights *= worker.data
+    need = weights + worker.kv_bytes + CPU_RUNTIME_BYTES * worker.data
     lines = [
         MemoryLine("Weights", weights, "bytes", "in memory, as float32"),
         MemoryLine("KV cache", worker.kv_bytes, "bytes", "1/8 of the worker's memory"),

@@ -7,13 +7,9 @@ from typing import Any
 
 from endpoints.fit.estimate import BATCH_TOKENS, WorkerRequirements
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec
-from endpoints.workload.worker_spec import KV_SHARE
+from endpoints.spec.validators import split_arguments
+from endpoints.workload.worker_spec import KV_SHARE, tensor_parallel
 
-_ALIASES = {
-    "-tp": "--tensor-parallel-size",
-    "-pp": "--pipeline-parallel-size",
-    "-q": "--quantization",
-}
 _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "float32": 4.0}
 
 
@@ -21,12 +17,13 @@ def worker_requirements(spec: EndpointSpec) -> WorkerRequirements:
     flags = flag_values(spec.worker_args)
     on_cpu = spec.gpus == 0
     memory = int(spec.resources.memory_gib * GIB)
-    tensor = int(_number(flags.get("--tensor-parallel-size"), max(1, spec.gpus)))
+    tensor = int(_number(flags.get("--tensor-parallel-size"), tensor_parallel(spec)))
     dtype = flags.get("--dtype", "float32" if on_cpu else "")
     kv = flags.get("--kv-cache-dtype", "float32" if on_cpu else "")
     return WorkerRequirements(
         tensor=max(1, tensor),
-        pipeline=max(1, int(_number(flags.get("--pipeline-parallel-size"), 1))),
+        pipeline=spec.pipeline_parallel,
+        data=spec.data_parallel,
         max_context=_tokens(flags.get("--max-model-len")),
         utilization=_number(flags.get("--gpu-memory-utilization"), 0.92),
         kv_each=_KV_BYTES.get(kv, 2.0),
@@ -42,19 +39,8 @@ def worker_requirements(spec: EndpointSpec) -> WorkerRequirements:
 
 
 def flag_values(args: Sequence[str]) -> dict[str, str]:
-    """Parse `--name=value` and `--name value`; short forms get their long names and the last value
-    wins.
-    """
-    values: dict[str, str] = {}
-    for index, word in enumerate(args):
-        if not word.startswith("-"):
-            continue
-        name, has_value, value = word.partition("=")
-        if not has_value:
-            following = args[index + 1] if index + 1 < len(args) else ""
-            value = "" if following.startswith("--") else following
-        values[_ALIASES.get(name, name).replace("_", "-")] = value
-    return values
+    """Return the first value of each flag, "" without one. The last of equal flags wins."""
+    return {flag: values[0] if values else "" for flag, values in split_arguments(args)}
 
 
 def _tokens(text: str | None) -> int:

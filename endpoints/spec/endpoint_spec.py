@@ -26,7 +26,7 @@ from endpoints.spec.fields import (
     ResourcesSpec,
     RoutingSpec,
 )
-from endpoints.spec.validators import redact
+from endpoints.spec.validators import redact, split_arguments
 
 GIB = 1024**3
 DEFAULT_ROUTERS = 2
@@ -62,6 +62,19 @@ class EndpointSpec(EndpointFields):
     def gpus(self) -> int:
         """Return the GPUs per worker; the pod's resources take precedence."""
         return gpu_resource(self)[1]
+
+    @property
+    def data_parallel(self) -> int:
+        """Return the number of engines of a worker, each with caches and KV events of its own."""
+        return 1 if self.simulated else self._parallel("--data-parallel-size")
+
+    @property
+    def pipeline_parallel(self) -> int:
+        return self._parallel("--pipeline-parallel-size")
+
+    def _parallel(self, flag: str) -> int:
+        values = dict(split_arguments(self.worker_args)).get(flag)
+        return max(1, int(values[0])) if values and values[0].isdecimal() else 1
 
     @property
     def needs_cache_tier(self) -> bool:

@@ -6,7 +6,7 @@ Each problem has a message, a remedy and a stable code, and never repeats a poss
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,6 +35,12 @@ _STORE_USER = re.compile(r"[\x21-\x7e]{1,128}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]+")
 _ALIAS = re.compile(r"[A-Za-z0-9][\w./:-]{0,127}")
+_SHORT_FLAGS = {
+    "-dp": "--data-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-q": "--quantization",
+    "-tp": "--tensor-parallel-size",
+}
 ANY_HOST = "*"
 RESERVED_NAMES = ("new", "apply", "import", "followed")
 
@@ -255,6 +261,22 @@ def flag_of(argument: str) -> str:
     if not _FLAG.fullmatch(argument):
         return ""
     return argument.partition("=")[0].replace("_", "-")
+
+
+def split_arguments(arguments: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each flag, by its long name, with its values."""
+    flag, values = "", list[str]()
+    for argument in arguments:
+        named = flag_of(argument)
+        if not named:
+            values.append(argument)
+            continue
+        if flag:
+            yield flag, values
+        _, is_joined, value = argument.partition("=")
+        flag, values = _SHORT_FLAGS.get(named, named), [value] if is_joined else []
+    if flag:
+        yield flag, values
 
 
 def _own_flag(flag: str) -> str:

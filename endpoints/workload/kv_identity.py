@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from endpoints.spec.endpoint_spec import EndpointSpec
-from endpoints.spec.validators import flag_of
+from endpoints.spec.validators import split_arguments
 
 # Limits, scheduling, logging, API and parallelism, which the layout states.
 _WITHOUT_EFFECT = frozenset(
@@ -62,14 +62,16 @@ def kv_identity(spec: EndpointSpec, weights: str) -> str:
 def kv_arguments(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that may change KV, each as one text, in order of their flags."""
     apart = _WITHOUT_EFFECT | _OF_SOME_MODELS | {_ADAPTERS}
-    options = [(flag, "=".join((flag, *values))) for flag, values in _options(arguments)]
+    options = [(flag, "=".join((flag, *values))) for flag, values in split_arguments(arguments)]
     return sorted(text for flag, text in options if flag not in apart or text == _RANDOM_WEIGHTS)
 
 
 def model_arguments(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that change the KV of some models only, such as long contexts."""
     return sorted(
-        "=".join((flag, *values)) for flag, values in _options(arguments) if flag in _OF_SOME_MODELS
+        "=".join((flag, *values))
+        for flag, values in split_arguments(arguments)
+        if flag in _OF_SOME_MODELS
     )
 
 
@@ -77,8 +79,8 @@ def adapter_paths(arguments: Sequence[str]) -> list[str]:
     """Return the paths of the LoRA adapters with which the worker starts. vLLM's block hashes
     contain the path, not the weights behind it.
     """
-    items = [item for flag, values in _options(arguments) if flag == _ADAPTERS for item in values]
-    return sorted({_adapter_path(item) for item in items if item})
+    lists = [values for flag, values in split_arguments(arguments) if flag == _ADAPTERS]
+    return sorted({_adapter_path(item) for values in lists for item in values if item})
 
 
 def _adapter_path(item: str) -> str:
@@ -90,19 +92,3 @@ def _adapter_path(item: str) -> str:
     except ValueError:
         return item
     return str(document.get("path")) if isinstance(document, dict) else item
-
-
-def _options(arguments: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each flag with its values."""
-    flag, values = "", list[str]()
-    for argument in arguments:
-        named = flag_of(argument)
-        if not named:
-            values.append(argument)
-            continue
-        if flag:
-            yield flag, values
-        _, is_joined, value = argument.partition("=")
-        flag, values = named, [value] if is_joined else []
-    if flag:
-        yield flag, values

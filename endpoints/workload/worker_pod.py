@@ -11,7 +11,8 @@ from endpoints.spec.endpoint_spec import EndpointSpec, gpu_resource
 from endpoints.workload.model_source import ModelSource
 
 KV_EVENTS, KV_REPLAY = "kv-events", "kv-replay"
-"""Channels of KV events and of their replay."""
+"""Channels of KV events and of their replay, of a worker's first engine."""
+_FIRST_KV_PORT = 5557
 HTTP_PORT = "http"
 ROUTER, CONSOLE, PROMETHEUS = "router", "console", "prometheus"
 """Roles allowed to reach a worker; the last two by component label."""
@@ -89,7 +90,7 @@ def worker_pod(
         step = InitStep("plugin", argv, image=worker_image, mounts={"plugin": PLUGIN_PATH})
         init = (*init, step)
     return Pod(
-        ports={HTTP_PORT: pod.port} if pod.port else {},
+        ports={**({HTTP_PORT: pod.port} if pod.port else {}), **_kv_ports(spec)},
         volumes=volumes,
         init=init,
         secret_env=source.secret_env if source else {},
@@ -115,6 +116,19 @@ def worker_pod(
     )
 
 
+def kv_channels(spec: EndpointSpec) -> tuple[str, ...]:
+    """Return the channels of all engines in the order of the ports by which vLLM counts them up."""
+    later = range(1, spec.data_parallel)
+    events, replays = ([f"{name}-{rank}" for rank in later] for name in (KV_EVENTS, KV_REPLAY))
+    return (KV_EVENTS, *events, KV_REPLAY, *replays)
+
+
+def _kv_ports(spec: EndpointSpec) -> dict[str, int]:
+    """Return the numbers of several engines' channels; one engine has the usual ones."""
+    channels = kv_channels(spec) if spec.data_parallel > 1 else ()
+    return {name: _FIRST_KV_PORT + index for index, name in enumerate(channels)}
+
+
 def worker_around(spec: EndpointSpec) -> Around:
     router = Peer(ROUTER, f"endpoint/{spec.name}")
     monitoring = spec.monitoring
@@ -122,8 +136,7 @@ def worker_around(spec: EndpointSpec) -> Around:
     return Around(
         reach={
             HTTP_PORT: (router, Peer(CONSOLE), Peer(PROMETHEUS)),
-            KV_EVENTS: (router,),
-            KV_REPLAY: (router,),
+            **dict.fromkeys(kv_channels(spec), (router,)),
         },
         scrape=scraped if monitoring.enabled else (),
         autoscale=_autoscale(spec),

@@ -26,6 +26,7 @@ from endpoints.workload.worker_pod import (
     PLUGIN_PATH,
     home_env,
     image_needs,
+    kv_channels,
     needs_plugin,
     start_command,
     worker_around,
@@ -35,6 +36,7 @@ from endpoints.workload.worker_pod import (
 SHUTDOWN_S = 20
 """Drain limit of a stopping vLLM; the provisioner waits slightly longer."""
 STOP_GRACE_S = SHUTDOWN_S + 15
+LOOPBACK = "127.0.0.1"
 NO_HOST = "none.invalid"
 """Never resolves (RFC 2606); vLLM treats an empty list of media domains as any."""
 _API_SERVER = "vllm.entrypoints.openai.api_server"
@@ -95,7 +97,7 @@ def worker_spec(
         role="worker",
         argv=tuple(argv),
         ports=(HTTP_PORT,),
-        channels=(KV_EVENTS, KV_REPLAY),
+        channels=() if _counts_own_ports(spec) else kv_channels(spec),
         probe=Probe(path="/health", port=HTTP_PORT),
         replicas=spec.replicas,
         env=env,
@@ -143,7 +145,7 @@ def _vllm(
         *("--block-size", str(_block_tokens(spec))),
         "--enable-prompt-tokens-details",
         "--enable-scale-out",  # its renderer: the tokens of tools and thinking, for kvaware
-        *("--kv-events-config", json.dumps(_KV_EVENTS_CONFIG, separators=(",", ":"))),
+        *("--kv-events-config", _kv_events_config(spec)),
         *_default_arguments(spec),
     ]
     env = {
@@ -160,6 +162,8 @@ def _vllm(
         env["PYTHONHASHSEED"] = "0"  # block hashes must be equal across replicas
     if not spec.gpus:
         env |= _cpu_env(spec)
+    if _counts_own_ports(spec):
+        env["VLLM_HOST_IP"] = LOOPBACK
     if spec.cache.l1.enabled:
         cache = _cache(spec, installation, l2)
         argv += cache.args
@@ -174,13 +178,30 @@ def _plugin_path(spec: EndpointSpec, installation: Installation) -> dict[str, st
     return {"PYTHONPATH": PLUGIN_PATH} if needs_plugin(spec, installation.worker_image) else {}
 
 
-# Always on: the strategy may change at runtime, and publishing without subscribers is cheap.
-_KV_EVENTS_CONFIG = {
-    "enable_kv_cache_events": True,
-    "publisher": "zmq",
-    "endpoint": f"{{channel:{KV_EVENTS}}}",
-    "replay_endpoint": f"{{channel:{KV_REPLAY}}}",
-}
+def _counts_own_ports(spec: EndpointSpec) -> bool:
+    """Return whether engines choose their ports: vLLM has no sockets in files for later ranks. The
+    router asks the worker for them.
+    """
+    return spec.data_parallel > 1 and not spec.on_cluster
+
+
+def _kv_events_config(spec: EndpointSpec) -> str:
+    """Return vLLM's configuration of KV events, which are always on: the strategy may change at
+    runtime, and publishing without subscribers is cheap.
+    """
+    any_port = "tcp://*:0" if _counts_own_ports(spec) else ""  # of VLLM_HOST_IP
+    config = {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": any_port or f"{{channel:{KV_EVENTS}}}",
+        "replay_endpoint": any_port or f"{{channel:{KV_REPLAY}}}",
+    }
+    return json.dumps(config, separators=(",", ":"))
+
+
+def tensor_parallel(spec: EndpointSpec) -> int:
+    """Return the GPUs of an engine's tensor parallelism, unless the worker arguments set it."""
+    return max(1, spec.gpus // (spec.pipeline_parallel * spec.data_parallel))
 
 
 def _default_arguments(spec: EndpointSpec) -> list[str]:
@@ -189,9 +210,9 @@ def _default_arguments(spec: EndpointSpec) -> list[str]:
     if spec.media_domains != (ANY_HOST,):
         pairs.append(("--allowed-media-domains", *(spec.media_domains or (NO_HOST,))))
     if gpus:
-        pairs.append(("--tensor-parallel-size", str(gpus)))
+        pairs.append(("--tensor-parallel-size", str(tensor_parallel(spec))))
     else:
-        kv_bytes = int(spec.resources.memory_gib * GIB) // KV_SHARE
+        kv_bytes = int(spec.resources.memory_gib * GIB) // KV_SHARE // spec.data_parallel
         pairs += [
             ("--dtype", "float32"),
             ("--enforce-eager",),
@@ -204,11 +225,11 @@ def _default_arguments(spec: EndpointSpec) -> list[str]:
 
 
 def _cpu_env(spec: EndpointSpec) -> dict[str, str]:
-    return {
-        "OMP_NUM_THREADS": str(max(1, int(spec.resources.cpus))),
+    env = {
+        "OMP_NUM_THREADS": str(max(1, int(spec.resources.cpus) // spec.data_parallel)),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }
+    return env if spec.data_parallel > 1 else env | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 
 
 def _block_tokens(spec: EndpointSpec) -> int:
@@ -229,12 +250,14 @@ def _cache(spec: EndpointSpec, installation: Installation, l2: L2Access | None) 
             model_arguments=tuple(model_arguments(spec.worker_args)),
             adapters=tuple(adapter_paths(spec.worker_args)),
         )
-    return render(CacheSpec(L1(l1.size_bytes, l1.policy, l1.chunk_tokens), shared, _shape(spec)))
+    each = L1(l1.size_bytes // spec.data_parallel, l1.policy, l1.chunk_tokens)
+    return render(CacheSpec(each, shared, _shape(spec)))
 
 
 def _shape(spec: EndpointSpec) -> Shape:
     gpus = spec.gpus
-    return Shape("cuda" if gpus else "cpu", max(1, gpus), block_tokens=_block_tokens(spec))
+    ranks = max(1, gpus // spec.data_parallel)
+    return Shape("cuda" if gpus else "cpu", ranks, block_tokens=_block_tokens(spec))
 
 
 def _simulated(

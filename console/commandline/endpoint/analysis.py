@@ -273,10 +273,10 @@ def _format_index(found: dict[str, Any]) -> str:
         return "\n".join([*lines, f"Strategy {found['strategy']} uses no KV index."])
     sources = [source for source in kv.get("sources") or [] if isinstance(source, dict)]
     rows = [
-        [output.cell(source.get(key)) for key in ("worker", "state", "blocks", "lag_s")]
+        [output.cell(source.get(key)) for key in ("worker", "rank", "state", "blocks", "lag_s")]
         for source in sources
     ]
-    lines.append(output.table(("WORKER", "KV EVENTS", "BLOCKS", "LAG (S)"), rows))
+    lines.append(output.table(("WORKER", "RANK", "KV EVENTS", "BLOCKS", "LAG (S)"), rows))
     routers = [
         (
             router["name"],

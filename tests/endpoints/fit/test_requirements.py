@@ -66,6 +66,19 @@ def test_gpus_from_the_resources_of_a_pod() -> None:
 
 
 @pytest.mark.django_db
+def test_gpus_are_divided_among_data_parallel_engines() -> None:
+    args = ["-dp", "4", "--pipeline-parallel-size=2", "--max-model-len=4096"]
+    large = {"placement": {"instance_types": ["ml.p5.48xlarge"]}, "worker_args": args}
+    eight = worker_requirements(spec(**large, resources={"gpus": 8}))
+    assert (eight.tensor, eight.pipeline, eight.data) == (1, 2, 4)
+    report = capacity_check.check_capacity(spec(**large, resources={"gpus": 8}))
+    assert report.best.fit.verdict is FitVerdict.UNKNOWN
+    tensor = {**large, "worker_args": [*args, "-tp", "2"]}
+    (refused,) = capacity_check.refusals(spec(**tensor, resources={"gpus": 8}))
+    assert "16 GPUs" in refused.message
+
+
+@pytest.mark.django_db
 def test_each_instance_type_is_judged_and_one_match_suffices() -> None:
     both = spec(
         placement={"instance_types": ["ml.g5.8xlarge", "ml.p5.48xlarge"]},

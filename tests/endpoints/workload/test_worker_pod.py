@@ -13,11 +13,15 @@ import pytest
 
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.crash_cause import crash_cause
+from console.provisioners.kubernetes.rendering.names import port_numbers, replica_facts
+from console.provisioners.kubernetes.rendering.network import network_policies
+from console.provisioners.kubernetes.rendering.target import RenderingTarget
 from endpoints.manifests import importer, objects
 from endpoints.spec.endpoint_spec import GIB, merge, parse
 from endpoints.spec.field import Effect
 from endpoints.spec.fields import CLUSTER_FIELDS
 from endpoints.workload import model_source, worker_pod
+from endpoints.workload.worker_pod import KV_EVENTS, KV_REPLAY
 from endpoints.workload.worker_spec import Installation, L2Access, worker_spec
 from tests.endpoints.manifests.conftest import LEAST, put
 from tests.endpoints.spec.test_cluster_spec import another
@@ -123,6 +127,29 @@ def test_field_restarts_workers_exactly_as_declared(data: dict[str, Any], field:
     before = made(data, base, None)
     after = made(data, {**base, field.path: another(field)}, None)
     assert (after.spec_hash != before.spec_hash) == (field.effect is Effect.RESTART)
+
+
+def test_each_data_parallel_engine_has_ports_and_a_part_of_the_resources(
+    data: dict[str, Any],
+) -> None:
+    """vLLM counts a worker's ports up by rank: those of replays follow all of the events."""
+    changes = {"worker_args": ["--data-parallel-size=2"], "resources.gpus": 8, "model": "org/big"}
+    spec = made(data, changes, None)
+    values = replica_facts(spec)
+    words = [values.fill(word) for word in spec.argv]
+    events = json.loads(words[words.index("--kv-events-config") + 1])
+    assert events["endpoint"] == "tcp://*:5557"
+    assert events["replay_endpoint"] == "tcp://*:5559"
+    assert words[words.index("--tensor-parallel-size") + 1] == "4"
+    cache = json.loads(words[words.index("--kv-transfer-config") + 1])
+    parts = cache["kv_connector_extra_config"]["cpu_bytes_to_use"]
+    assert parts * 2 == int(parse(data).cache.l1.size_bytes)
+    numbers = port_numbers(spec)
+    assert [numbers[name] for name in spec.channels] == [5557, 5558, 5559, 5560]
+    (policy,) = network_policies(spec, RenderingTarget("ns"))
+    open_ports = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert open_ports >= {5557, 5558, 5559, 5560}
+    assert made(data, {**changes, "engine": "simulated"}, None).channels == (KV_EVENTS, KV_REPLAY)
 
 
 def test_memory_limit_includes_l1(data: dict[str, Any]) -> None:

@@ -70,6 +70,17 @@ def test_cache_configuration_comes_from_cachetier(data: dict[str, Any]) -> None:
     assert "--kv-transfer-config" not in made(data, "vllm_no_cache").argv
 
 
+def test_local_data_parallel_engines_choose_ports_of_this_machine(data: dict[str, Any]) -> None:
+    """vLLM has no sockets in files for later ranks; the router asks the worker for the ports."""
+    patch = {"engine": "vllm", "worker_args": ["-dp", "2"]}
+    spec = worker_spec(parse(merge(data, patch)), HERE, None)
+    events = json.loads(spec.argv[spec.argv.index("--kv-events-config") + 1])
+    assert events["endpoint"] == events["replay_endpoint"] == "tcp://*:0"
+    assert spec.env["VLLM_HOST_IP"] == "127.0.0.1"
+    assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in spec.env
+    assert spec.channels == ()
+
+
 def test_only_restart_fields_are_in_the_hash(data: dict[str, Any]) -> None:
     from endpoints.spec.field import Effect
     from endpoints.spec.fields import FIELDS
