@@ -25,7 +25,8 @@ from endpoints.workload.worker_pod import KV_EVENTS, KV_REPLAY
 from endpoints.workload.worker_spec import Installation, L2Access, worker_spec
 from tests.endpoints.manifests.conftest import LEAST, put
 from tests.endpoints.spec.test_cluster_spec import another
-from tests.endpoints.workload.test_worker_spec import readable
+from tests.endpoints.workload.test_worker_spec import HERE, readable
+from tests.support.vllm.forks import run_vllm_python
 
 GOLDEN = Path(__file__).parent / "golden" / "pods"
 TIER = L2Access("redis://cache-chat-pods.llm.svc:6400?nodes=dns", "/secrets/l2_password")
@@ -150,6 +151,44 @@ def test_each_data_parallel_engine_has_ports_and_a_part_of_the_resources(
     open_ports = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
     assert open_ports >= {5557, 5558, 5559, 5560}
     assert made(data, {**changes, "engine": "simulated"}, None).channels == (KV_EVENTS, KV_REPLAY)
+
+
+_RANKS = """
+import json, sys
+from vllm.distributed.kv_events import ZmqEventPublisher
+events, replay, binds = json.loads(sys.argv[1])
+if not binds:
+    count = ZmqEventPublisher.offset_endpoint_port
+    print(json.dumps([[count(events, rank), count(replay, rank)] for rank in range(2)]))
+else:
+    ranks = [ZmqEventPublisher(rank, endpoint=events, replay_endpoint=replay) for rank in range(2)]
+    print(json.dumps([[rank._endpoint, rank._replay_endpoint] for rank in ranks]))
+    for rank in ranks:
+        rank.shutdown()
+"""
+
+
+@pytest.mark.vllm
+def test_vllm_gives_each_engine_its_own_ports(data: dict[str, Any]) -> None:
+    changes = {"worker_args": ["--data-parallel-size=2"], "engine": "vllm"}
+    on_cluster = made(data, {**changes, "model": "org/big"}, None)
+    local = worker_spec(parse(merge(data, changes)), HERE, None)
+    endpoints = []
+    for spec, binds in ((on_cluster, False), (local, True)):
+        words = [replica_facts(spec).fill(word) for word in spec.argv]
+        events = json.loads(words[words.index("--kv-events-config") + 1])
+        both = json.dumps([events["endpoint"], events["replay_endpoint"], binds])
+        done = run_vllm_python("-c", _RANKS, both, env=spec.env)
+        assert done.returncode == 0, done.stderr[-2000:]
+        endpoints.append(json.loads(done.stdout.splitlines()[-1]))
+    numbers = port_numbers(on_cluster)
+    assert endpoints[0] == [
+        [f"tcp://*:{numbers['kv-events']}", f"tcp://*:{numbers['kv-replay']}"],
+        [f"tcp://*:{numbers['kv-events-1']}", f"tcp://*:{numbers['kv-replay-1']}"],
+    ]
+    chosen = [endpoint for rank in endpoints[1] for endpoint in rank]
+    assert len(set(chosen)) == 4
+    assert all(endpoint.startswith("tcp://127.0.0.1:") for endpoint in chosen)
 
 
 def test_memory_limit_includes_l1(data: dict[str, Any]) -> None:
