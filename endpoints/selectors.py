@@ -35,6 +35,7 @@ class WorkerTarget:
     worker: str
     simulated: bool
     path: str = ""
+    interval_s: int = 0
 
 
 def endpoints(viewer: Somebody = None) -> QuerySet[Endpoint]:
@@ -156,8 +157,8 @@ def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:
 
 
 def prometheus_targets_workers() -> list[WorkerTarget]:
-    """Read without the endpoints' JSON: every scrape of the targets comes here. `path` is "" for
-    the default. Without those of endpoints that disable metrics.
+    """Read without the endpoints' JSON: every scrape of the targets comes here. `path` "" and
+    `interval_s` 0 are Prometheus' defaults. Without those of endpoints that disable metrics.
     """
     rows = Replica.objects.exclude(url="").filter(_is_scraped("endpoint__spec")).order_by("name")
     return [
@@ -168,9 +169,11 @@ def prometheus_targets_workers() -> list[WorkerTarget]:
             worker=name,
             simulated=simulated,
             path=path or "",
+            interval_s=interval_s or 0,
         )
-        for url, endpoint, name, simulated, path in rows.values_list(
-            "url", "endpoint__name", "name", "simulated", "endpoint__spec__monitoring__path"
+        for url, endpoint, name, simulated, path, interval_s in rows.values_list(
+            *("url", "endpoint__name", "name", "simulated"),
+            *("endpoint__spec__monitoring__path", "endpoint__spec__monitoring__interval_s"),
         )
     ]
 

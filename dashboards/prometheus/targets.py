@@ -33,12 +33,13 @@ from endpoints.reconcile import transitions
 from endpoints.router import selectors as routing_selectors
 
 log = logging.getLogger(__name__)
+_TIMEOUT_S = 10  # Prometheus' default
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """Target that Prometheus scrapes. `address` is HOST:PORT, `path` "" /metrics. Empty labels are
-    omitted.
+    """Target that Prometheus scrapes. `address` is HOST:PORT, `path` "" /metrics, `interval_s` 0
+    the configured one. Empty labels are omitted.
     """
 
     address: str
@@ -48,6 +49,7 @@ class ScrapeTarget:
     endpoint_name: str = ""
     pool: str = ""
     path: str = ""
+    interval_s: int = 0
     cluster: str = ""  # for targets of no endpoint; not exported as a label
 
     def group(self) -> dict[str, object]:
@@ -59,6 +61,9 @@ class ScrapeTarget:
             "pod": self.pod,
             "__metrics_path__": self.path,
         }
+        if self.interval_s:  # a timeout may not exceed it
+            labels["__scrape_interval__"] = f"{self.interval_s}s"
+            labels["__scrape_timeout__"] = f"{min(self.interval_s, _TIMEOUT_S)}s"
         return {
             "targets": [self.address],
             "labels": {name: value for name, value in labels.items() if value},
@@ -111,6 +116,7 @@ def list_targets() -> Iterator[ScrapeTarget]:
             worker.namespace,
             worker.endpoint,
             path=worker.path,
+            interval_s=worker.interval_s,
         )
     for router in routing_selectors.targets():
         # Router metrics carry `endpoint`; `endpoint_name` makes `up` uniform across jobs.

@@ -185,11 +185,11 @@ class TestTargetContents:
         found = {one["labels"]["pod"]: one["targets"] for one in groups()}
         assert found == {"demo-router-0": ["127.0.0.1:9001"], "demo-router-1": ["127.0.0.1:9002"]}
 
-    def test_path_and_disabled_metrics_of_an_endpoint_apply(self) -> None:
+    def test_path_interval_and_disabled_metrics_of_an_endpoint_apply(self) -> None:
         clusters.add_cluster(person("admin"), "eu", {"kind": "in-cluster"})
         for name, monitoring in (
             ("plain", {"enabled": True, "interval_s": 30}),
-            ("other", {"enabled": True, "path": "/v2/metrics"}),
+            ("other", {"enabled": True, "path": "/v2/metrics", "interval_s": 5}),
             ("off", {"enabled": False}),
         ):
             pretend_ready(
@@ -204,6 +204,16 @@ class TestTargetContents:
             "other-router-0": None,
             "other-worker-0": "/v2/metrics",
         }
+        intervals = {
+            one["labels"]["pod"]: (
+                one["labels"].get("__scrape_interval__"),
+                one["labels"].get("__scrape_timeout__"),
+            )
+            for one in groups()
+        }
+        assert intervals["plain-router-0"] == (None, None)
+        assert intervals["plain-worker-0"] == ("30s", "10s")
+        assert intervals["other-worker-0"] == ("5s", "5s")
 
     def test_queries_do_not_grow_with_endpoints(self, django_assert_num_queries: Any) -> None:
         for name in ("a", "b", "c"):
