@@ -19,8 +19,13 @@ from pathlib import Path
 from typing import Any
 
 RECORD = ".emberline-weights.json"
-_SUFFIXES = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
-_SMALL = ("config.json", "adapter_config.json")
+_SUFFIXES = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".py")  # the last: a model's own code
+_SMALL = frozenset(
+    (
+        *("config.json", "params.json", "adapter_config.json"),
+        *("hf_quant_config.json", "quantize_config.json"),
+    )
+)
 _BLOB = re.compile(r"[0-9a-f]{64}")  # git-lfs: SHA-256 of the content
 # Kinds of rope and model whose KV depends on the longest context (`depends_on_arguments`).
 _LENGTH_BOUND = re.compile(r'type"\s*:\s*"(longrope|su|dynamic|llama4\w*)"')
@@ -31,16 +36,16 @@ log = logging.getLogger(__name__)
 
 
 def weights_identity(model: str, revision: str = "", cache: str = "") -> str:
-    """Return the identity of the weights in a folder, or of a hub's model in the local cache.
+    """Return the identity of the weights at a path, or of a hub's model in the local cache.
 
     Without either it is the name alone, with the revision as given. `cache`: of Hugging Face.
     """
-    folder = Path(model)
-    if folder.is_dir():
-        return f"sha256:{_folder_digest(folder)}"
+    path = Path(model)
+    if path.exists():
+        return f"sha256:{_digest(path)}"
     snapshot = _find_snapshot(model, revision, cache)
     if snapshot is not None:
-        return f"{snapshot.name}:{_folder_digest(snapshot)}"
+        return f"{snapshot.name}:{_digest(snapshot)}"
     return f"{model}@{revision or 'main'}"
 
 
@@ -75,10 +80,12 @@ def _find_snapshot(model: str, revision: str, cache: str) -> Path | None:
     return snapshot if snapshot.is_dir() else None
 
 
-def _folder_digest(folder: Path) -> str:
+def _digest(place: Path) -> str:
+    """`place`: a folder, or a single file such as a GGUF model."""
+    folder = place if place.is_dir() else place.parent
     record = _Record(folder)
     whole = hashlib.sha256()
-    for path in _files(folder):
+    for path in _files(folder) if folder is place else (place,):
         whole.update(f"{path.relative_to(folder)}\0{record.digest(path)}\0".encode())
     record.save()
     return whole.hexdigest()[:32]

@@ -52,7 +52,15 @@ def test_copies_have_the_same_identity(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("config.json", True), ("adapter_config.json", True), ("README.md", False)],
+    [
+        ("config.json", True),
+        ("params.json", True),
+        ("adapter_config.json", True),
+        ("hf_quant_config.json", True),
+        ("modeling_own.py", True),
+        ("tokenizer.json", False),
+        ("README.md", False),
+    ],
 )
 def test_which_files_count(model: Path, name: str, changes: bool) -> None:
     before = weights_identity(str(model))
@@ -164,3 +172,15 @@ def test_unknown_model_depends(model: Path, tmp_path: Path) -> None:
     (model / "config.json").unlink()
     assert depends_on_arguments(str(model))
     assert depends_on_arguments("org/model", cache=str(tmp_path))
+
+
+def test_single_file_is_identified_by_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(bytes(SIZE))
+    (tmp_path / "other.gguf").write_bytes(b"1")
+    before = weights_identity(str(file))
+    (tmp_path / "other.gguf").write_bytes(b"2")
+    assert weights_identity(str(file)) == before
+    change_middle(file)
+    assert weights_identity(str(file)) != before
+    assert depends_on_arguments(str(file)), "its configuration is not read"
