@@ -78,9 +78,9 @@ def swap_weights(worker: Worker) -> None:
         assert worker._post(path, {"method": "reload_weights"})[0] == 200
 
 
-def stored(worker: Worker, node: CacheNode, prompt: str, name: str = "m") -> Completion:
+def stored(worker: Worker, node: CacheNode, prompt: str, **more: object) -> Completion:
     before = node.metric("emberline_l2_blocks")
-    answer = worker.complete(prompt, model=name)
+    answer = worker.complete(prompt, **more)
     blocks = answer.prompt_tokens // BLOCK_TOKENS
     until(lambda: node.metric("emberline_l2_blocks") >= before + blocks, 90.0, "blocks in L2")
     return answer
@@ -104,7 +104,7 @@ def change_weights(path: Path, seed: int) -> None:
 def test_changed_weights_read_no_earlier_block(
     short_folder: Path, model: Path, node: CacheNode
 ) -> None:
-    prompt = text(WORDS)
+    prompt, salted = text(WORDS), f"salted {text(WORDS)}"
     # The console's part of the identity is the same throughout: the worker's own must tell.
     source = model_identity(str(model))
     worker = started(short_folder, "weights-1", model, node, source)
@@ -120,13 +120,20 @@ def test_changed_weights_read_no_earlier_block(
         after = stored(worker, node, prompt)
         assert (after.cached_tokens, worker.cached_from("disk")) == (0, 0)
         assert after.text != before.text, "these weights give another text"
+        stored(worker, node, salted, cache_salt="of-one-key")
     finally:
         worker.kill()
 
     worker = started(short_folder, "weights-3", model, node, source)
     try:
         unchanged = worker.complete(prompt)
-        assert worker.cached_from("disk") > 0, "the same weights share L2 after a restart"
+        loaded = worker.cached_from("disk")
+        assert loaded > 0, "the same weights share L2 after a restart"
+        for salt in ("of-another-key", None):
+            worker.complete(salted, cache_salt=salt)
+            assert worker.cached_from("disk") == loaded, "no other key reads these blocks"
+        worker.complete(salted, cache_salt="of-one-key")
+        assert worker.cached_from("disk") > loaded
         with without_tier(short_folder, model) as plain:
             assert unchanged.text == after.text == plain.complete(prompt).text
             change_weights(model / "model.safetensors", 2)
@@ -175,7 +182,7 @@ def test_adapter_changed_in_its_folder_reads_no_earlier_block(
         arguments = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"ad={adapter}")
         worker = started(short_folder, f"adapter-{number}", model, node, source, *arguments)
         try:
-            answer = stored(worker, node, prompt, "ad")
+            answer = stored(worker, node, prompt, model="ad")
             assert (answer.cached_tokens, worker.cached_from("disk")) == (0, 0)
         finally:
             worker.kill()

@@ -94,8 +94,9 @@ class Worker:
     def url(self) -> str:
         return self._url("")
 
-    def complete(self, prompt: str, tokens: int = 12, model: str = "m") -> Completion:
-        body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0}
+    def complete(self, prompt: str, tokens: int = 12, **more: object) -> Completion:
+        """`more`: further fields of the request."""
+        body = {"model": "m", "prompt": prompt, "max_tokens": tokens, "temperature": 0, **more}
         status, answer = self._post("/v1/completions", body)
         assert status == 200, answer
         usage = answer["usage"]
