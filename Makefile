@@ -99,7 +99,7 @@ test-kubernetes: install ## a real control plane, from the programs in KUBEBUILD
 	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)
 
 # A copy, since the interpreter would import the libraries in place of edited sources.
-compiled: test-tools ## a copy in var/compiled, its engines compiled (90 s, then cached)
+compiled: test-tools ## a copy in var/compiled, its engines compiled (a minute, then cached)
 	@rm -rf var/compiled && mkdir -p var/compiled
 	@git ls-files -z | xargs -0 cp --parents -t var/compiled
 	@$(BIN)/python deploy/containers/compile_engines.py var/compiled --cached 2> var/compiled/log || { cat var/compiled/log; exit 1; }

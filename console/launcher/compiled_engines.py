@@ -46,7 +46,7 @@ def wait(layout: Layout, compilation: subprocess.Popen[bytes] | None) -> Path | 
     if compilation is None:
         return None
     if compilation.poll() is None:
-        with step("Compiling router and cache node (two minutes, once for each version)"):
+        with step("Compiling router and cache node (a minute, once for each version)"):
             compilation.wait()
     if compilation.returncode:
         print_line(
