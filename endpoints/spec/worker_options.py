@@ -26,6 +26,23 @@ _MEANINGS = {
     "json": "a JSON object",
 }
 _SHOWN_CHOICES = 12
+_BREAKING = {
+    "--disable-log-stats": "the router and the boards read the worker's metrics",
+    "--grpc": "a worker must serve HTTP",
+    "--no-enable-prompt-tokens-details": "the dashboards require the details",
+    "--no-enable-scale-out": "kvaware requires the worker's renderer",
+    **dict.fromkeys(
+        (
+            *("--nnodes", "--node-rank", "--master-addr", "--master-port", "-n", "-r"),
+            *("--data-parallel-address", "--data-parallel-external-lb", "-dpa", "-dpe"),
+            *("--data-parallel-hybrid-lb", "--data-parallel-multi-port-external-lb", "-dph"),
+            *("--data-parallel-rank", "--data-parallel-rpc-port", "-dpm", "-dpn", "-dpp"),
+            *("--data-parallel-size-local", "--data-parallel-start-rank", "-dpl", "-dpr"),
+        ),
+        "all engines of a worker run on its own machine",
+    ),
+}
+"""Options with which a worker never becomes ready, or misses what Emberline reads of it."""
 
 
 @lru_cache(maxsize=8)
@@ -51,8 +68,8 @@ def supported_versions() -> tuple[str, ...]:
 
 
 def option_problems(args: Sequence[str], version: str) -> Iterator[Problem]:
-    """Yield a problem for each argument that this vLLM version rejects. Nothing for an unknown
-    version.
+    """Yield a problem for each argument that this vLLM version rejects or that a worker cannot
+    have. Nothing for an unknown version.
     """
     options = options_of(version)
     position = 0
@@ -92,6 +109,8 @@ def _check(
     if len(resolved) != 1:
         return _unknown(option, resolved, options, version), len(following)
     name, kind = resolved[0], options[resolved[0]]
+    if name in _BREAKING:
+        return _breaking(option, name), 0 if equals or kind == "flag" else len(following)
     if "." in option:
         return _missing(option, kind) if not (equals or following) else None, 0 if equals else 1
     if kind == "flag":
@@ -129,6 +148,11 @@ def _unknown(given: str, found: Sequence[str], options: Mapping[str, str], versi
     close = get_close_matches(given.replace("_", "-"), offered, n=1, cutoff=0.7)
     remedy = f"Did you mean {close[0]}?" if close else f"Remove {given}."
     return f"vLLM {version} has no option {given}.", remedy, "unknown_argument"
+
+
+def _breaking(given: str, name: str) -> Problem:
+    spelling = name if name == given else f"{given} (read as {name})"
+    return f"{spelling} is not supported: {_BREAKING[name]}.", f"Remove {given}.", "unsupported"
 
 
 def _missing(name: str, kind: str) -> Problem:

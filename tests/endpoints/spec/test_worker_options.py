@@ -9,7 +9,12 @@ import pytest
 
 from endpoints.spec.grants import PLAIN_FLAGS
 from endpoints.spec.validators import OWN_FLAGS
-from endpoints.spec.worker_options import option_problems, options_of, supported_versions
+from endpoints.spec.worker_options import (
+    _BREAKING,
+    option_problems,
+    options_of,
+    supported_versions,
+)
 
 VERSION = "0.32.0"
 
@@ -67,6 +72,23 @@ def test_a_rejected_argument_has_a_remedy(args: tuple[str, ...], message: str) -
     assert "secret" not in problem
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--disable-log-stats",), "--disable-log-stats is not supported: the router and the"),
+        (("--disable-log-s",), "--disable-log-s (read as --disable-log-stats) is not supported"),
+        (("--no-enable-scale-out",), "kvaware requires the worker's renderer"),
+        (("--no_enable_prompt_tokens_details",), "Remove --no_enable_prompt_tokens_details."),
+        (("--nnodes", "2"), "all engines of a worker run on its own machine. Remove --nnodes."),
+        (("-dpl=1",), "-dpl is not supported"),
+        (("--grpc",), "a worker must serve HTTP"),
+    ],
+)
+def test_an_argument_that_breaks_a_worker_is_refused(args: tuple[str, ...], message: str) -> None:
+    (problem,) = problems(*args, "--seed=1")
+    assert message in problem
+
+
 def test_each_problem_is_reported_once() -> None:
     assert len(problems("--nonsense", "1", "--other-nonsense=2", "--seed=1")) == 2
 
@@ -89,4 +111,4 @@ def test_the_table_has_the_options_that_emberline_names() -> None:
     assert options is not None
     simulated = {"--listen", "--l1-bytes", "--l1-policy", "--l2-url", "--l2-ttl"}
     assert set(OWN_FLAGS) - simulated <= set(options)
-    assert set(PLAIN_FLAGS) <= set(options)
+    assert set(PLAIN_FLAGS) | set(_BREAKING) <= set(options)
