@@ -9,12 +9,7 @@ import pytest
 
 from endpoints.spec.grants import PLAIN_FLAGS
 from endpoints.spec.validators import OWN_FLAGS
-from endpoints.spec.worker_options import (
-    _BREAKING,
-    option_problems,
-    options_of,
-    supported_versions,
-)
+from endpoints.spec.worker_options import _BREAKING, option_problems, options_of, supported_versions
 
 VERSION = "0.32.0"
 
