@@ -112,7 +112,7 @@ def _placement(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
         )
 
 
-# Required and optional fields per source.
+# Required and optional fields per source; `type` and `weights_version` apply to each.
 SOURCE_NEEDS = {
     "": (),
     "huggingface": (),
@@ -141,7 +141,7 @@ def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[Problem]:
             yield _error(spec, f"source.{name}", message, "Enter it.", "required")
     for spec_field in CLUSTER_FIELDS:
         section, _, name = spec_field.path.partition(".")
-        used = name in (*SOURCE_NEEDS[kind], *SOURCE_TAKES[kind], "type")
+        used = name in (*SOURCE_NEEDS[kind], *SOURCE_TAKES[kind], "type", "weights_version")
         if section == "source" and not used and flat[spec_field.path] != spec_field.default:
             others = ", ".join(
                 other

@@ -205,8 +205,10 @@ def tensor_parallel(spec: EndpointSpec) -> int:
 
 
 def _default_arguments(spec: EndpointSpec) -> list[str]:
-    gpus = spec.gpus
+    gpus, source = spec.gpus, spec.source
     pairs: list[tuple[str, ...]] = [("--shutdown-timeout", str(SHUTDOWN_S))]
+    if source.revision and not source.type:  # the worker downloads the model itself
+        pairs.append(("--revision", source.revision))
     if spec.media_domains != (ANY_HOST,):
         pairs.append(("--allowed-media-domains", *(spec.media_domains or (NO_HOST,))))
     if gpus:

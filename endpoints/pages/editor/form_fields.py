@@ -67,7 +67,7 @@ _SHAPES = {
 
 def _of_source(name: str) -> tuple[str, ...]:
     kinds = [kind for kind in SOURCE_NEEDS if name in (*SOURCE_NEEDS[kind], *SOURCE_TAKES[kind])]
-    return ("source.type", *kinds)
+    return ("source.type", *(kinds or SOURCE_NEEDS))
 
 
 _ONLY_FOR = {

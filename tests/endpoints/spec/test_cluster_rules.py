@@ -45,6 +45,24 @@ def test_valid_spec_passes_without_a_local_check(data: dict[str, Any]) -> None:
     assert refused(data, big) == []
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {},
+        {"source.type": "huggingface"},
+        {"source.type": "s3", "source.bucket": "b"},
+        {"source.type": "fsx", "source.file_system": "fs-1", "source.mount_name": "m",
+         "source.region": "eu-west-1"},
+        {"source.type": "pvc", "source.claim": "c"},
+    ],
+    ids=lambda source: source.get("source.type", "worker"),
+)  # fmt: skip
+def test_weights_version_applies_to_every_source(
+    data: dict[str, Any], source: dict[str, Any]
+) -> None:
+    assert refused(data, {**source, "source.weights_version": "2"}) == []
+
+
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"placement.cluster": "test"}, "placement.cluster", "unknown_cluster"),
     (

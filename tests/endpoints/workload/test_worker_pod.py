@@ -50,7 +50,7 @@ WHOLE = {
     "tags": {"team": "search"},
 }
 CASES: dict[str, tuple[dict[str, Any], L2Access | None]] = {
-    "hub_by_itself": ({"model": "org/big", "resources.gpus": 2}, None),
+    "hub_by_itself": ({"model": "org/big", "resources.gpus": 2, "source.revision": "v2"}, None),
     "huggingface": ({"model": "org/big", **HF, "resources.gpus": 1}, TIER),
     "s3": ({**S3, "source.location": "big/v1"}, None),
     "s3_prefetch": ({**S3, "source.location": "big/v1", "source.prefetch": True}, None),

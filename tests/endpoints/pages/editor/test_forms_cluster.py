@@ -240,6 +240,7 @@ def test_weights_version_of_an_existing_endpoint_has_a_button(
     text = page.get(f"/endpoints/{placed.name}/edit/").content.decode()
     assert 'data-fill="id_source.weights_version"' in text
     assert "Weights changed" in text
+    assert 'data-only-on="source.type" data-only="- huggingface s3 fsx pvc"' in text, "never hidden"
     new = page.post("/endpoints/new/?drawn=anew", {"placement.cluster": "prod"}).content.decode()
     assert 'name="source.weights_version"' in new
     assert "Weights changed" not in new
