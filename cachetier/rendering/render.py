@@ -76,6 +76,7 @@ def _render_native(spec: CacheSpec) -> Rendered:
             ttl_s=l2.ttl_s,
             model_arguments=l2.model_arguments,
             adapters=l2.adapters,
+            revision=l2.revision,
         )
     try:
         config = kv_transfer_config(

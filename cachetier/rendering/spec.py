@@ -36,7 +36,7 @@ class L1:
 @dataclass(frozen=True, slots=True)
 class L2:
     """L2 cache of the workers to render. `url` is a `cachetier.client.node_list` URL. `model_id`
-    identifies the weights, `model_arguments` and `adapters` what KV may depend on beside them (see
+    names the model, `model_arguments`, `adapters` and `revision` what its KV may depend on (see
     `L2Target`). `password_file` holds the password; `url_file` a whole URL with password, needed by
     LMCache only.
     """
@@ -48,6 +48,7 @@ class L2:
     url_file: str = ""
     model_arguments: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
+    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)

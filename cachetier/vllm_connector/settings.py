@@ -6,9 +6,7 @@ variable `L2Target.password_env`.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 POLICIES = ("lru", "arc")
@@ -29,10 +27,11 @@ LOAD_TIMEOUT_MS = 2000
 
 @dataclass(frozen=True, slots=True)
 class L2Target:
-    """L2 cache that a worker connects to. `model_id` identifies the weights (see `model_identity`):
-    different models under one path need different namespaces. `ttl_s` 0 keeps values until
-    eviction. `model_arguments` of vLLM change the KV of some models only; `adapters` are paths of
-    LoRA adapters, whose weights are not in vLLM's block hashes.
+    """L2 cache that a worker connects to. `model_id` names the model and what else changes its KV;
+    the worker adds the weights by content (see `weights_identity`), those of a hub's model at
+    `revision`. `ttl_s` 0 keeps values until eviction. `model_arguments` of vLLM change the KV of
+    some models only; `adapters` are paths of LoRA adapters, whose weights are not in vLLM's block
+    hashes.
     """
 
     url: str
@@ -41,6 +40,7 @@ class L2Target:
     password_env: str = PASSWORD_ENV
     model_arguments: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
+    revision: str = ""
 
 
 def kv_transfer_config(
@@ -92,30 +92,6 @@ def _tier_config(l2: L2Target) -> dict[str, object]:
     for name, values in (("model_arguments", l2.model_arguments), ("adapters", l2.adapters)):
         if values:
             config[name] = list(values)
+    if l2.revision:
+        config["revision"] = l2.revision
     return config
-
-
-_EDGE_BYTES = 1 << 20
-
-
-def model_identity(model: str, revision: str = "") -> str:
-    """Identify the weights of `model`: a digest for a folder, repo@revision otherwise.
-
-    The digest covers the configuration and, per weights file, size and first and last MiB: a
-    safetensors header lists every tensor, and reading 140 GB at each start would take minutes.
-    """
-    folder = Path(model)
-    if not folder.is_dir():
-        return f"{model}@{revision or 'main'}"
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.suffix not in (".safetensors", ".bin", ".gguf") and path.name != "config.json":
-            continue
-        size = path.stat().st_size
-        digest.update(f"{path.name}\0{size}\0".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(_EDGE_BYTES))
-            if size > _EDGE_BYTES:
-                file.seek(max(size - _EDGE_BYTES, _EDGE_BYTES))
-                digest.update(file.read(_EDGE_BYTES))
-    return f"sha256:{digest.hexdigest()[:32]}"

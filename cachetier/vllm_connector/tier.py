@@ -74,6 +74,7 @@ class EmberlineL2Tier(SecondaryTierManager):
         max_store_bytes: int = 256 * 1024 * 1024,
         model_arguments: Sequence[str] = (),
         adapters: Sequence[str] = (),
+        revision: str = "",
     ) -> None:
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = Locality.REMOTE
@@ -84,7 +85,7 @@ class EmberlineL2Tier(SecondaryTierManager):
         self._load_timeout_s = load_timeout_ms / 1000
         self._lookup_timeout_s = lookup_timeout_ms / 1000
         self._namespace = self._make_namespace(
-            offloading_spec, model_id, tenant, model_arguments, adapters
+            offloading_spec, model_id, tenant, model_arguments, adapters, revision
         )
         self._l2 = CachePool(
             Nodes.parse(url), os.environ.get(password_env, ""), on_change=log.warning
@@ -115,6 +116,7 @@ class EmberlineL2Tier(SecondaryTierManager):
         tenant: str,
         model_arguments: Sequence[str],
         adapters: Sequence[str],
+        revision: str,
     ) -> str:
         if not model_id:
             raise ValueError("L2 needs model_id: two models would read each other's blocks")
@@ -126,8 +128,6 @@ class EmberlineL2Tier(SecondaryTierManager):
             tenant=tenant,
             vllm=VLLM_MINOR,
         )
-        source = model_id.partition("#")[0]  # behind it: what else changes KV
-        revision = source.rpartition("@")[2] if "@" in source else ""
         model = spec.config.model.name
         namespace_fields |= {"page": page_layout(), "weights": weights_identity(model, revision)}
         if model_arguments and depends_on_arguments(model, revision):

@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from functools import lru_cache
 from pathlib import Path
 
 import psutil
 from django.conf import settings
 
-from cachetier.vllm_connector.settings import model_identity
 from console.core import confined_files
 from console.core.confined_files import FileRefused
 from endpoints.spec import state_store
@@ -145,9 +143,7 @@ def installation(spec: EndpointSpec) -> Installation:
         vllm_python=str(settings.EMBERLINE.vllm_python),
         repo=str(settings.BASE_DIR),
         model=location,
-        model_id=kv_identity(spec, _cached_identity(location, _age(location)))
-        if spec.cache.l2.enabled
-        else "",
+        model_id=kv_identity(spec, location),
     )
 
 
@@ -162,21 +158,4 @@ def _image_installation(spec: EndpointSpec) -> Installation:
         model_id=kv_identity(spec, source.model_id),
         worker_image=settings.EMBERLINE.worker_image,
         engine_image=settings.EMBERLINE.engine_image,
-    )
-
-
-@lru_cache(maxsize=256)
-def _cached_identity(location: str, _age: tuple[tuple[str, int, int], ...]) -> str:
-    return model_identity(location)
-
-
-def _age(location: str) -> tuple[tuple[str, int, int], ...]:
-    """Return a cache key that changes with the model's files."""
-    folder = Path(location)
-    if not location.startswith("/") or not folder.is_dir():
-        return ()
-    return tuple(
-        (path.name, stat.st_size, stat.st_mtime_ns)
-        for path in sorted(folder.iterdir())
-        for stat in (path.stat(),)
     )

@@ -73,8 +73,12 @@ class EndpointSpec(EndpointFields):
         return self._parallel("--pipeline-parallel-size")
 
     def _parallel(self, flag: str) -> int:
-        values = dict(split_arguments(self.worker_args)).get(flag)
-        return max(1, int(values[0])) if values and values[0].isdecimal() else 1
+        value = self.argument(flag)
+        return max(1, int(value)) if value.isdecimal() else 1
+
+    def argument(self, flag: str) -> str:
+        """Return the first value of a worker argument, "" without one."""
+        return next(iter(dict(split_arguments(self.worker_args)).get(flag, ())), "")
 
     @property
     def needs_cache_tier(self) -> bool:

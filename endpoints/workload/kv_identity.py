@@ -43,7 +43,7 @@ _ADAPTERS = "--lora-modules"
 
 
 def kv_identity(spec: EndpointSpec, weights: str) -> str:
-    """Return the identity of the weights and, behind `#`, of what else changes KV, if anything."""
+    """Return the place of the weights and, behind `#`, the identity of what else changes KV."""
     inputs: dict[str, object] = {}
     arguments = kv_arguments(spec.worker_args)
     if arguments:

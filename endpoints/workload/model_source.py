@@ -57,9 +57,7 @@ for where, _, names in os.walk(source):
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Source of a model's files. `model`: argument of vLLM; `model_id`: identifies the weights in
-    L2 keys.
-    """
+    """Source of a model's files. `model`: argument of vLLM; `model_id`: their place, in L2 keys."""
 
     model: str
     model_id: str
@@ -82,7 +80,7 @@ def _self_downloading(spec: EndpointSpec) -> ModelSource:
         return ModelSource(spec.model, f"path:{spec.model}", env={"HF_HUB_OFFLINE": "1"})
     return ModelSource(
         spec.model,
-        _hub_id(spec.model, source.revision),
+        spec.model,
         volumes=(Volume("models", {"emptyDir": {}}, CACHE_PATH),),
         env={**_HF_ENV, "HF_HOME": CACHE_PATH, **_mirror(source)},
         secret_env=_token(source),
@@ -102,7 +100,7 @@ def _init_download(spec: EndpointSpec) -> ModelSource:
     )
     return ModelSource(
         path,
-        _hub_id(model, source.revision),
+        model,
         volumes=(Volume(_MODEL, {"emptyDir": {}}, path),),
         init=(step,),
         env={"HF_HUB_OFFLINE": "1"},
@@ -188,7 +186,3 @@ def _token(source: SourceSpec) -> dict[str, SecretKey]:
 
 def _mirror(source: SourceSpec) -> dict[str, str]:
     return {"HF_ENDPOINT": source.endpoint} if source.endpoint else {}
-
-
-def _hub_id(model: str, revision: str) -> str:
-    return f"{model}@{revision or 'main'}"

@@ -48,7 +48,7 @@ CPU_BLOCK_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Locations and images. `model`: argument of vLLM; `model_id`: identifies the weights. On
+    """Locations and images. `model`: argument of vLLM; `model_id`: see `kv_identity`. On
     clusters, interpreters and model are those in the pod.
     """
 
@@ -251,6 +251,7 @@ def _cache(spec: EndpointSpec, installation: Installation, l2: L2Access | None) 
             l2.password_file,
             model_arguments=tuple(model_arguments(spec.worker_args)),
             adapters=tuple(adapter_paths(spec.worker_args)),
+            revision=spec.argument("--revision") or spec.source.revision,
         )
     each = L1(l1.size_bytes // spec.data_parallel, l1.policy, l1.chunk_tokens)
     return render(CacheSpec(each, shared, _shape(spec)))

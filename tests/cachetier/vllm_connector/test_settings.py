@@ -6,15 +6,14 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
+from cachetier.vllm_connector.settings import L2Target, kv_transfer_config
 from tests.support.cachenode import ROOT
 
-TARGET = L2Target("redis://127.0.0.1:6400/0", "sha256:abc", ttl_s=3600)
+TARGET = L2Target("redis://127.0.0.1:6400/0", "org/model", ttl_s=3600, revision="v2")
 GOLDEN = """
 {"kv_connector": "OffloadingConnector",
  "kv_role": "kv_both",
@@ -29,11 +28,12 @@ GOLDEN = """
      "type": "EmberlineL2Tier",
      "module_path": "cachetier.vllm_connector.tier",
      "url": "redis://127.0.0.1:6400/0",
-     "model_id": "sha256:abc",
+     "model_id": "org/model",
      "ttl_s": 3600,
      "password_env": "EMBERLINE_L2_PASSWORD",
      "lookup_timeout_ms": 500,
-     "load_timeout_ms": 2000}],
+     "load_timeout_ms": 2000,
+     "revision": "v2"}],
    "block_size": 64}}
 """
 
@@ -91,32 +91,3 @@ def test_module_imports_without_vllm_and_torch() -> None:
 
 
 # -- the model's identity ----------------------------------------------------------------------
-def model(folder: Path, weights: bytes = b"w" * 3_000_000, config: str = "{}") -> Path:
-    folder.mkdir()
-    (folder / "config.json").write_text(config)
-    (folder / "model.safetensors").write_bytes(weights)
-    (folder / "README.md").write_text(str(folder))
-    return folder
-
-
-def test_equal_weights_at_two_paths_are_one_model(tmp_path: Path) -> None:
-    one, two = model(tmp_path / "a"), model(tmp_path / "b")
-    assert model_identity(str(one)) == model_identity(str(two))
-
-
-@pytest.mark.parametrize("place", [0, 1_048_575, 2_999_999])
-def test_different_weights_are_another_model(tmp_path: Path, place: int) -> None:
-    weights = bytearray(b"w" * 3_000_000)
-    weights[place] = 0
-    one, two = model(tmp_path / "a"), model(tmp_path / "b", bytes(weights))
-    assert model_identity(str(one)) != model_identity(str(two))
-
-
-def test_different_configuration_is_another_model(tmp_path: Path) -> None:
-    one, two = model(tmp_path / "a"), model(tmp_path / "b", config='{"rope_theta": 1}')
-    assert model_identity(str(one)) != model_identity(str(two))
-
-
-def test_repository_is_named_with_its_revision() -> None:
-    assert model_identity("org/model", "abc123") == "org/model@abc123"
-    assert model_identity("org/model") == "org/model@main"

@@ -29,7 +29,10 @@ L2 = L2Access("redis://127.0.0.1:6400", "/secrets/l2_password")
 CASES: dict[str, tuple[dict[str, Any], L2Access | None]] = {
     "vllm_no_cache": ({"engine": "vllm", "cache.l1.enabled": False}, None),
     "vllm_l1": ({"engine": "vllm", "cache.l1.chunk_tokens": 64, "cache.l1.policy": "arc"}, None),
-    "vllm_l1_l2": ({"engine": "vllm"}, L2),
+    "vllm_l1_l2": (
+        {"engine": "vllm", "worker_args": ["--max-model-len=2048", "--revision", "v2"]},
+        L2,
+    ),
     "vllm_gpu": ({"engine": "vllm", "resources.gpus": 2, "model": "org/big"}, L2),
     "simulated_l1_l2": ({}, L2),
     "simulated_no_cache": ({"cache.l1.enabled": False}, None),
@@ -60,7 +63,8 @@ def test_golden(data: dict[str, Any], name: str) -> None:
 
 
 def test_cache_configuration_comes_from_cachetier(data: dict[str, Any]) -> None:
-    target = L2Target(L2.url, "sha256:abc", 3600, model_arguments=("--max-model-len=2048",))
+    context = ("--max-model-len=2048",)
+    target = L2Target(L2.url, "sha256:abc", 3600, model_arguments=context, revision="v2")
     for name, expected in {
         "vllm_l1": kv_transfer_config(GIB // 2, "arc", None, "cpu", chunk_tokens=64),
         "vllm_l1_l2": kv_transfer_config(GIB // 2, "lru", target, "cpu", chunk_tokens=32),

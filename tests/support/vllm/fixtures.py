@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
+from cachetier.vllm_connector.settings import L2Target, kv_transfer_config
 from tests.support.cachefaults import FaultProxy
 from tests.support.cachenode import CacheNode
 from tests.support.vllm.installation import LAYERS, short_model_path
@@ -153,7 +153,7 @@ def _vllm_tiered(short_folder: Path) -> Iterator[TieredPair]:
         try:
             for name, port in (("a", node.port), ("b", proxy.port)):
                 url = f"redis://127.0.0.1:{port}"
-                target = L2Target(url, model_identity(str(short_model_path())), ttl_s=3600)
+                target = L2Target(url, str(short_model_path()), ttl_s=3600)
                 secrets = {target.password_env: PASSWORD}
                 transfer = patient_transfer(target)
                 seats.append(seat_with_events(folder, name, transfer, **secrets))

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
+from cachetier.vllm_connector.settings import L2Target, kv_transfer_config
 from tests.dashboards.boards.panels.recorded.replay import FOLDER, keep
 from tests.support.cachenode import CacheNode
 from tests.support.vllm.installation import model_path
@@ -41,7 +41,7 @@ def main() -> None:
         folder = Path(place)
         node = CacheNode(folder, memory="192MiB", password="a-password")
         stack.callback(node.kill)
-        target = L2Target(f"redis://127.0.0.1:{node.port}", model_identity(str(model_path())))
+        target = L2Target(f"redis://127.0.0.1:{node.port}", str(model_path()))
         transfer = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
         seats = []
         for name in "ab":
