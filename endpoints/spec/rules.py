@@ -20,7 +20,7 @@ from endpoints.spec.field import Effect, SpecField
 from endpoints.spec.fields import ANYWHERE, BY_PATH, CLUSTER_FIELDS, FIELDS
 from endpoints.spec.grants import grant_errors as refused_needs
 from endpoints.spec.grants import required_grants
-from endpoints.spec.validators import redact, url_files
+from endpoints.spec.validators import connector_flag, redact, url_files
 from endpoints.spec.worker_options import option_problems
 
 _STORE_FILES = ("password_file", "ca_file")
@@ -194,6 +194,15 @@ def _model_known(spec: EndpointSpec, context: Context) -> Found:
         message = f"The files of {model} are not on this machine."
         remedy = "Run `make vllm` to prepare them, or choose the simulated engine."
         yield Problem("model", model, message, remedy, "model_missing")
+
+
+def _connector(spec: EndpointSpec, _context: Context) -> Found:
+    flag = connector_flag(spec.worker_args)
+    if flag and spec.cache.l1.enabled and not spec.simulated:
+        message = f"{flag} is set by Emberline: L1 is on."
+        remedy = f"Remove {flag}, or turn L1 off to use another connector, such as LMCache's."
+        value = redact("worker_args", list(spec.worker_args))
+        yield Problem("worker_args", value, message, remedy, "collision")
 
 
 def _l2(spec: EndpointSpec, context: Context) -> Found:
@@ -399,7 +408,7 @@ def _place(cluster: str) -> str:
 
 _Rules = tuple[Callable[[EndpointSpec, Context], Found], ...]
 _COMMON_RULES: _Rules = (
-    *(_name_free, _cluster_only, _l2, _state_store, _tier_near, _chunk, _fits),
+    *(_name_free, _cluster_only, _connector, _l2, _state_store, _tier_near, _chunk, _fits),
 )
 _LOCAL_RULES: _Rules = (_model_known, _memory, _shared_memory, _processors)
 _CLUSTER_RULES: _Rules = (_on_cluster,)

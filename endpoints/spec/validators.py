@@ -6,7 +6,7 @@ Each problem has a message, a remedy and a stable code, and never repeats a poss
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -56,10 +56,6 @@ OWN_FLAGS = {
     "--enable-prefix-caching": "the KV cache requires it",
     "--no-enable-prefix-caching": "the KV cache requires it",
     "--prefix-caching-hash-algo": "all workers that share L2 must agree on it",
-    **dict.fromkeys(
-        ("--kv-transfer-config", "--kv-offloading-size", "--kv-offloading-backend"),
-        "the fields under cache set it",
-    ),
     "--kv-events-config": "the router requires its own value",
     "--enable-prompt-tokens-details": "the dashboards require it",
     "--enable-scale-out": "kvaware requires the worker's renderer",
@@ -74,6 +70,8 @@ OWN_FLAGS = {
         ("--l1-bytes", "--l1-policy", "--l2-url", "--l2-ttl"), "the fields under cache set it"
     ),
 }
+
+_CONNECTOR_FLAGS = ("--kv-transfer-config", "--kv-offloading-size", "--kv-offloading-backend")
 
 
 def name_problem(value: str) -> Problem | None:
@@ -279,14 +277,20 @@ def split_arguments(arguments: Iterable[str]) -> Iterator[tuple[str, list[str]]]
         yield flag, values
 
 
-def _own_flag(flag: str) -> str:
-    """Return the reserved flag that vLLM would read: it accepts abbreviations and `--flag.key`."""
+def _own_flag(flag: str, flags: Collection[str] = OWN_FLAGS) -> str:
+    """Return the flag of these that vLLM would read: it accepts abbreviations and `--flag.key`."""
     whole = flag.partition(".")[0]
-    if whole in OWN_FLAGS:
+    if whole in flags:
         return whole
     if len(whole) < 3:
         return ""
-    return next((own for own in OWN_FLAGS if own.startswith(whole)), "")
+    return next((own for own in flags if own.startswith(whole)), "")
+
+
+def connector_flag(arguments: Iterable[str]) -> str:
+    """Return the first argument that configures a KV connector, as it is written."""
+    flags = (flag_of(argument) for argument in arguments)
+    return next((flag for flag in flags if _own_flag(flag, _CONNECTOR_FLAGS)), "")
 
 
 def worker_args_problem(value: tuple[str, ...]) -> Problem | None:

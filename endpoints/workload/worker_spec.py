@@ -10,10 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cachetier.rendering import sizes
-from cachetier.rendering.render import render
-from cachetier.rendering.spec import L1, L2, CacheSpec, Rendered, Shape
-from cachetier.vllm_connector.settings import PASSWORD_ENV
+from cachetier.vllm_connector.settings import PASSWORD_ENV, L2Target, kv_transfer_config
 from console.provisioners.base import Probe, WorkloadSpec
 from endpoints.spec.endpoint_spec import GIB, EndpointSpec
 from endpoints.spec.validators import ANY_HOST, flag_of
@@ -33,6 +30,7 @@ from endpoints.workload.worker_pod import (
     worker_pod,
 )
 
+MIB = 1024**2
 SHUTDOWN_S = 20
 """Drain limit of a stopping vLLM; the provisioner waits slightly longer."""
 STOP_GRACE_S = SHUTDOWN_S + 15
@@ -121,7 +119,7 @@ def _on_cluster(
     image, shm, source = installation.engine_image, 0, None
     if not spec.simulated:
         image, source = installation.worker_image, model_source(spec)
-        shm = sizes.shared_memory_bytes(l1_bytes, _shape(spec))
+        shm = _shared_memory_bytes(spec, l1_bytes)
         argv = start_command(argv, image_needs(spec))
     return replace(
         made,
@@ -165,9 +163,8 @@ def _vllm(
     if _counts_own_ports(spec):
         env["VLLM_HOST_IP"] = LOOPBACK
     if spec.cache.l1.enabled:
-        cache = _cache(spec, installation, l2)
-        argv += cache.args
-        env |= {**cache.env, **_plugin_path(spec, installation)}
+        argv += ["--kv-transfer-config", _kv_transfer_config(spec, installation, l2)]
+        env |= _plugin_path(spec, installation)
     return [*argv, *spec.worker_args], env
 
 
@@ -240,27 +237,32 @@ def _block_tokens(spec: EndpointSpec) -> int:
     return CPU_BLOCK_TOKENS if chunk % CPU_BLOCK_TOKENS == 0 else 16
 
 
-def _cache(spec: EndpointSpec, installation: Installation, l2: L2Access | None) -> Rendered:
+def _kv_transfer_config(spec: EndpointSpec, installation: Installation, l2: L2Access | None) -> str:
     l1 = spec.cache.l1
     shared = None
     if l2 is not None:
-        shared = L2(
+        shared = L2Target(
             l2.url,
             installation.model_id,
             spec.cache.l2.ttl_s,
-            l2.password_file,
             model_arguments=tuple(model_arguments(spec.worker_args)),
             adapters=tuple(adapter_paths(spec.worker_args)),
             revision=spec.argument("--revision") or spec.source.revision,
         )
-    each = L1(l1.size_bytes // spec.data_parallel, l1.policy, l1.chunk_tokens)
-    return render(CacheSpec(each, shared, _shape(spec)))
+    config = kv_transfer_config(
+        l1.size_bytes // spec.data_parallel,
+        l1.policy,
+        shared,
+        "cuda" if spec.gpus else "cpu",
+        chunk_tokens=l1.chunk_tokens,
+    )
+    return json.dumps(config, sort_keys=True, separators=(",", ":"))
 
 
-def _shape(spec: EndpointSpec) -> Shape:
-    gpus = spec.gpus
-    ranks = max(1, gpus // spec.data_parallel)
-    return Shape("cuda" if gpus else "cpu", ranks, block_tokens=_block_tokens(spec))
+def _shared_memory_bytes(spec: EndpointSpec, l1_bytes: int) -> int:
+    """Return what /dev/shm must hold: L1; message queues between ranks, NCCL and torch buffers."""
+    ranks = max(1, spec.gpus // spec.data_parallel)
+    return -(-(l1_bytes + (64 + (ranks - 1) * 256) * MIB) // MIB) * MIB
 
 
 def _simulated(

@@ -110,13 +110,6 @@ REFUSED = [
     ("worker_args", ["--port=1"], "collision", "--port is set", "Remove --port"),
     ("worker_args", ["--served_model_name=x"], "collision", "model and aliases", "Remove"),
     ("worker_args", ["--served-model=x"], "collision", "read as --served-model-name", "Remove"),
-    (
-        "worker_args",
-        ["--kv-transfer-config.kv_role=x"],
-        "collision",
-        "fields under cache",
-        "Remove",
-    ),
     ("worker_args", ["--config", "x.yml"], "collision", "a file could", "Remove --config"),
     ("worker_args", ["2048"], "invalid_argument", "not a flag", "Start with a flag"),
     ("worker_args", ["--a", "b\nc"], "invalid_argument", "control", "one argument"),
@@ -131,6 +124,22 @@ def test_invalid_value_is_rejected_with_field_value_and_remedy(
     assert (error.field, error.code) == (path, code)
     assert message in error.message
     assert remedy in error.remedy
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--kv-transfer-config={}",
+        "--kv-transfer-config.kv_role=x",
+        "--kv_offloading_backend=lmcache",
+    ],
+)
+def test_own_connector_needs_l1_off(data: dict[str, Any], argument: str) -> None:
+    data = merge(data, {"engine": "vllm", "worker_args": ["--seed=1", argument]})
+    (error,) = errors_of(data)
+    assert (error.field, error.code) == ("worker_args", "collision")
+    assert "turn L1 off" in error.remedy
+    check(merge(data, {"cache.l1.enabled": False}), MACHINE)
 
 
 def _redis(data: dict[str, Any], **l2: Any) -> dict[str, Any]:

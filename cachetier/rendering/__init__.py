@@ -1,4 +1,0 @@
-"""Rendering of worker cache specs to arguments, environment, files, volumes and sizes.
-
-Pure and importable without vLLM. Secrets are referenced by file, never included.
-"""
