@@ -15,7 +15,7 @@ FORMAT_VERSION = 1
 
 
 def facts(
-    config: Any, *, row_bytes: int, replicated: bool, model_id: str, tenant: str, vllm: str
+    config: Any, *, row_bytes: int, replicated: bool, model_id: str, vllm: str
 ) -> dict[str, object]:
     """Return the facts of vLLM's OffloadingConfig, always including the topology."""
     parallel = config.parallel
@@ -23,7 +23,6 @@ def facts(
         "format": FORMAT_VERSION,
         "vllm": vllm,
         "model": model_id,
-        "tenant": tenant,
         "dtype": config.model.dtype,
         "tokens_per_hash": config.cache.tokens_per_hash,
         "blocks_per_chunk": config.cache.blocks_per_chunk,

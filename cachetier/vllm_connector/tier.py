@@ -66,7 +66,6 @@ class EmberlineL2Tier(SecondaryTierManager):
         model_id: str,
         backpressure_detector: Any = None,
         ttl_s: int = 0,
-        tenant: str = "",
         password_env: str = PASSWORD_ENV,
         lookup_timeout_ms: int = LOOKUP_TIMEOUT_MS,
         load_timeout_ms: int = LOAD_TIMEOUT_MS,
@@ -85,7 +84,7 @@ class EmberlineL2Tier(SecondaryTierManager):
         self._load_timeout_s = load_timeout_ms / 1000
         self._lookup_timeout_s = lookup_timeout_ms / 1000
         self._namespace = self._make_namespace(
-            offloading_spec, model_id, tenant, model_arguments, adapters, revision
+            offloading_spec, model_id, model_arguments, adapters, revision
         )
         self._l2 = CachePool(
             Nodes.parse(url), os.environ.get(password_env, ""), on_change=log.warning
@@ -113,7 +112,6 @@ class EmberlineL2Tier(SecondaryTierManager):
         self,
         spec: Any,
         model_id: str,
-        tenant: str,
         model_arguments: Sequence[str],
         adapters: Sequence[str],
         revision: str,
@@ -125,7 +123,6 @@ class EmberlineL2Tier(SecondaryTierManager):
             row_bytes=self.block_size_bytes,
             replicated=bool(spec.replicated_layout),
             model_id=model_id,
-            tenant=tenant,
             vllm=VLLM_MINOR,
         )
         model = spec.config.model.name

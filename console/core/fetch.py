@@ -25,7 +25,6 @@ def fetch(
     deadline_s: float,
     max_bytes: int,
     json: Any = None,
-    form: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
     """Return status and body; raise `httpx.HTTPError` or `httpx.InvalidURL`."""
@@ -34,7 +33,7 @@ def fetch(
     try:
         with (
             httpx.Client(timeout=deadline_s, trust_env=False, verify=system_tls()) as client,
-            client.stream(method, url, json=json, data=form, headers=headers) as answer,
+            client.stream(method, url, json=json, headers=headers) as answer,
         ):
             for part in answer.iter_bytes():
                 body += part

@@ -78,7 +78,6 @@ class Pod:
     secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
     shm_bytes: int = 0
     working_dir: str = ""
-    image_entrypoint: bool = False  # argv are arguments of the image's entry point
     startup_s: int = 600
     drain_s: int = 5
     gpu_resource: str = "nvidia.com/gpu"
@@ -154,7 +153,7 @@ class Around:
 
     `reach` maps port and channel names to allowed peers (absent: only cluster components; empty
     tuple: everybody). `watches_services` lists Services whose EndpointSlices the process watches;
-    its account may read EndpointSlices. `rules` are Prometheus rule groups.
+    its account may read EndpointSlices.
     """
 
     reach: Mapping[str, tuple[Peer, ...]] = field(default_factory=dict)
@@ -162,8 +161,5 @@ class Around:
     scrape: tuple[Scrape, ...] = ()
     autoscale: Autoscale | None = None
     exposure: Exposure | None = None
-    rules: tuple[Mapping[str, Any], ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    owner_object: Mapping[str, str] = field(default_factory=dict)
-    """ownerReference (apiVersion, kind, name, uid): all objects are deleted with that object."""

@@ -14,7 +14,6 @@ LOWER_ROOMS = [
     "cachetier.client",
     "cachetier.wire",
     "cachetier.engine",
-    "cachetier.rendering",
     "cachetier.vllm_connector",
     "console.provisioners.base",
     "console.processkit",

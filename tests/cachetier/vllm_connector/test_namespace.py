@@ -23,13 +23,7 @@ def config() -> Any:
     )
 
 
-BASE: dict[str, Any] = {
-    "row_bytes": 4096,
-    "replicated": False,
-    "model_id": "m",
-    "tenant": "",
-    "vllm": "0.32",
-}
+BASE: dict[str, Any] = {"row_bytes": 4096, "replicated": False, "model_id": "m", "vllm": "0.32"}
 
 
 def made(the_config: Any = None, **changed: object) -> str:
@@ -44,13 +38,7 @@ def test_namespace_is_stable() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("row_bytes", 8192),
-        ("replicated", True),
-        ("model_id", "n"),
-        ("tenant", "t"),
-        ("vllm", "0.33"),
-    ],
+    [("row_bytes", 8192), ("replicated", True), ("model_id", "n"), ("vllm", "0.33")],
 )
 def test_each_given_fact_changes_the_namespace(name: str, value: object) -> None:
     assert made(**{name: value}) != made()

@@ -48,8 +48,8 @@ def refusing(api: Stub) -> Stub:
 WORKLOADS = (
     *("configmaps", "secrets", "services", "persistentvolumeclaims", "serviceaccounts", "roles"),
     *("rolebindings", "deployments", "statefulsets", "poddisruptionbudgets", "networkpolicies"),
-    *("ingresses", "horizontalpodautoscalers", "scaledobjects", "triggerauthentications"),
-    *("gateways", "httproutes", "certificates", "podmonitors", "servicemonitors"),
+    *("ingresses", "horizontalpodautoscalers", "scaledobjects"),
+    *("gateways", "httproutes", "certificates", "podmonitors"),
     *("prometheusrules", "pods", "pods/log", "replicasets", "endpointslices", "events"),
 )
 

@@ -86,12 +86,10 @@ APPLIED_KINDS = (
     INGRESS,
     HPA,
     SCALED_OBJECT,
-    ObjectKind("keda.sh/v1alpha1", "TriggerAuthentication", "triggerauthentications", can.KEDA),
     GATEWAY,
     HTTP_ROUTE,
     CERTIFICATE,
     POD_MONITOR,
-    ObjectKind(_MONITORING, "ServiceMonitor", "servicemonitors", can.PROMETHEUS_OPERATOR),
     PROMETHEUS_RULE,
 )
 """Kinds that we apply."""

@@ -71,10 +71,8 @@ _LOST = {
     "httproutes": "no exposure by a Gateway",
     "horizontalpodautoscalers": "no autoscaling",
     "scaledobjects": "no autoscaling by KEDA",
-    "triggerauthentications": "no autoscaling by triggers with a secret",
     "certificates": "no certificates by cert-manager",
     "podmonitors": "no monitors for the Prometheus Operator",
-    "servicemonitors": "no monitors for the Prometheus Operator",
     "prometheusrules": "no alert rules for the Prometheus Operator",
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.kubernetes.api import kinds
-from console.provisioners.kubernetes.rendering.names import around_of, make_object
+from console.provisioners.kubernetes.rendering.names import make_object
 from console.provisioners.kubernetes.rendering.target import RenderingTarget
 
 
@@ -37,11 +37,7 @@ def anchor(
         "hash": spec.spec_hash,
         "inventory": json.dumps(inventory, separators=(",", ":")),
     }
-    made_of = make_object(spec, target.namespace, kinds.CONFIG_MAP, {"data": data})
-    owner = around_of(spec).owner_object
-    if owner:
-        made_of["metadata"]["ownerReferences"] = [dict(owner)]
-    return made_of
+    return make_object(spec, target.namespace, kinds.CONFIG_MAP, {"data": data})
 
 
 def inventory(found: Mapping[str, Any]) -> frozenset[OwnedItem]:

@@ -53,8 +53,8 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
     container: dict[str, Any] = {
         "name": container_name(spec.role),
         "image": spec.image,
-        "args" if pod.image_entrypoint else "command": argv,
-        **_working_dir(spec),
+        "command": argv,
+        "workingDir": pod.working_dir or FILES_DIR,
         "ports": [
             {"name": name, "containerPort": number, "protocol": "TCP"}
             for name, number in ports.items()
@@ -70,14 +70,6 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
     if pod.drain_s > 0:
         container["lifecycle"] = {"preStop": {"sleep": {"seconds": pod.drain_s}}}
     return container
-
-
-def _working_dir(spec: WorkloadSpec) -> dict[str, str]:
-    """Return the folder with the files; an image with its own entry point may rely on its own."""
-    directory = pod_of(spec).working_dir
-    if not directory and pod_of(spec).image_entrypoint:
-        return {}
-    return {"workingDir": directory or FILES_DIR}
 
 
 def init_containers(spec: WorkloadSpec) -> list[dict[str, Any]]:

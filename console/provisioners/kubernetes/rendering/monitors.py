@@ -1,4 +1,4 @@
-"""Prometheus scrape configuration and alert rules of a workload.
+"""Prometheus scrape configuration of a workload.
 
 Scraped series carry the same labels as those from the console's target list, so boards and
 alerts use one query everywhere. Enabling or disabling monitoring restarts no pod.
@@ -31,29 +31,23 @@ _LABELS = {
 def monitors(spec: WorkloadSpec, target: RenderingTarget) -> list[dict[str, Any]]:
     """Return monitors; empty without the Prometheus operator (Services are annotated instead)."""
     around = around_of(spec)
-    if PROMETHEUS_OPERATOR not in target.capabilities:
+    if PROMETHEUS_OPERATOR not in target.capabilities or not around.scrape:
         return []
-    out = []
-    if around.scrape:
-        body = {
-            "selector": {"matchLabels": selector(spec.name)},
-            "podMetricsEndpoints": [
-                {
-                    "port": scrape.port,
-                    "path": scrape.path,
-                    "interval": f"{scrape.interval_s}s",
-                    # The router's metrics already have an `endpoint` label.
-                    "honorLabels": True,
-                    "relabelings": _relabelings(spec),
-                }
-                for scrape in around.scrape
-            ],
-        }
-        out.append(make_object(spec, target.namespace, kinds.POD_MONITOR, {"spec": body}))
-    if around.rules:
-        groups = {"groups": [dict(group) for group in around.rules]}
-        out.append(make_object(spec, target.namespace, kinds.PROMETHEUS_RULE, {"spec": groups}))
-    return out
+    body = {
+        "selector": {"matchLabels": selector(spec.name)},
+        "podMetricsEndpoints": [
+            {
+                "port": scrape.port,
+                "path": scrape.path,
+                "interval": f"{scrape.interval_s}s",
+                # The router's metrics already have an `endpoint` label.
+                "honorLabels": True,
+                "relabelings": _relabelings(spec),
+            }
+            for scrape in around.scrape
+        ],
+    }
+    return [make_object(spec, target.namespace, kinds.POD_MONITOR, {"spec": body})]
 
 
 def scrape_annotations(spec: WorkloadSpec, target: RenderingTarget) -> dict[str, str]:

@@ -50,12 +50,6 @@ def _declined_parts(spec: WorkloadSpec, target: RenderingTarget) -> Iterator[Par
     if around.scrape and PROMETHEUS_OPERATOR not in can:
         text = "Services carry scrape annotations instead of a monitor."
         yield _part("PodMonitor", "NoPrometheusOperator", text, PROMETHEUS_OPERATOR)
-    if around.rules and PROMETHEUS_OPERATOR not in can:
-        text = (
-            "The cluster's Prometheus has none of these alerts; the console's own "
-            "alerts still apply."
-        )
-        yield _part("PrometheusRule", "NoPrometheusOperator", text, PROMETHEUS_OPERATOR)
     if spec.around is not None and NETWORK_POLICY not in can:
         text = "Enforcement is unknown: pods may be able to reach every port."
         yield _part("NetworkPolicy", "NotEnforced", text, NETWORK_POLICY)

@@ -71,7 +71,6 @@ def rich(rig: KubeRig) -> WorkloadSpec:
         scrape=(Scrape("http"),),
         autoscale=Autoscale(1, 4, triggers=({"type": "cpu", "metadata": {"value": "50"}},)),
         exposure=Exposure("gateway", "http", host="demo.example", gateway="infra/public"),
-        rules=({"name": "demo", "rules": [{"alert": "Down", "expr": "up == 0"}]},),
         labels={"team": "a"},
         annotations={"note": "x"},
     )

@@ -53,15 +53,11 @@ def granted(cluster: Cluster, space: str, login: ClusterAccess) -> Iterator[None
 
 
 def here(spec: WorkloadSpec, folder: Path) -> WorkloadSpec:
-    """Return the spec with secrets from test files and without owners that do not exist here, which
-    would be garbage-collected at once.
-    """
+    """Return the spec with secrets from test files."""
     file = folder / "secret"
     file.write_text("wurst")
-    around = spec.around and replace(spec.around, owner_object={})
     return replace(
         spec,
-        around=around,
         secret_env=dict.fromkeys(spec.secret_env, str(file)),
         secret_files=dict.fromkeys(spec.secret_files, str(file)),
     )

@@ -82,19 +82,7 @@ ROUTERS = WorkloadSpec(
         scrape=(Scrape("admin"),),
         autoscale=Autoscale(2, 5, cpu_percent=70),
         exposure=Exposure("ingress", "http", host="demo.example.org", class_name="nginx"),
-        rules=(
-            {
-                "name": "emberline-demo",
-                "rules": [{"alert": "Quiet", "expr": "up == 0", "for": "5m", "labels": {"a": "b"}}],
-            },
-        ),
         annotations={"example.org/cost-centre": "42"},
-        owner_object={
-            "apiVersion": "inference.sagemaker.aws.amazon.com/v1",
-            "kind": "InferenceEndpointConfig",
-            "name": "demo",
-            "uid": "11111111-2222-3333-4444-555555555555",
-        },
     ),
 )
 
@@ -174,7 +162,6 @@ def _raw() -> WorkloadSpec:
     """Return a spec with every raw Kubernetes field."""
     return pod_changed(
         WORKER,
-        image_entrypoint=True,
         working_dir="/srv",
         resources={"requests": {"nvidia.com/mig-1g.10gb": "1"}, "limits": {"cpu": "8"}}
         | {"limits": {"nvidia.com/mig-1g.10gb": "1", "cpu": "8"}},

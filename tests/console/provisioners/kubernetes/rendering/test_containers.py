@@ -389,11 +389,8 @@ def test_gpus_are_requested_and_their_taint_tolerated() -> None:
     assert "tolerations" not in pod_spec(WORKER)
 
 
-def test_image_entrypoint_is_kept() -> None:
-    assert main(SPECS["worker-raw"])["args"][0] == "python3"
-    assert "command" not in main(SPECS["worker-raw"])
-    own = pod_changed(WORKER, image_entrypoint=True)
-    assert "workingDir" not in main(own)
+def test_working_directory_is_the_folder_with_the_files_by_default() -> None:
+    assert main(SPECS["worker-raw"])["workingDir"] == "/srv"
     assert main(WORKER)["workingDir"] == FILES_DIR
 
 

@@ -17,7 +17,6 @@ from tests.console.provisioners.kubernetes.rendering.matrix import (
     SPECS,
     TARGET,
     WORKER,
-    around_changed,
     pod_changed,
 )
 from tests.support.kube.behaviours import PLAYER
@@ -135,7 +134,7 @@ def evict(cluster: Cluster, space: str, pod: dict[str, Any]) -> None:
 @pytest.mark.kubernetes
 def test_router_account_can_only_read_slices(real_cluster: Cluster) -> None:
     space, elsewhere = real_cluster.namespace(), real_cluster.namespace()
-    put(real_cluster, space, around_changed(ROUTERS, owner_object={}))
+    put(real_cluster, space, ROUTERS)
 
     def may(verb: str, group: str, resource: str, where: str) -> bool:
         requested = {"verb": verb, "group": group, "resource": resource, "namespace": where}
