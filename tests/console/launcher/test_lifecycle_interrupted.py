@@ -64,8 +64,10 @@ class Rig:
         programs = stack.list_programs(self.layout)
         assert programs is not None
         assert list(programs) == ["idle"]
-        keepers = [
-            p for p in stack.find_leftovers(self.layout) if "supervisord.conf" in p.cmdline()[-1]
+        keepers = [  # a fork that is about to become a program has the same command line
+            p
+            for p in stack.find_leftovers(self.layout)
+            if "supervisord.conf" in p.cmdline()[-1] and p.ppid() != pid
         ]
         assert [p.pid for p in keepers] == [pid]
         assert json.loads(self.layout.kept_environment.read_text())["supervisor"] == pid
